@@ -50,7 +50,7 @@ from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeFailed, NodeStopping, SwitchoverRefused
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
-from hms.server.broker import INTERNAL, TICK, Broker, Lost
+from hms.server.broker import INTERNAL, TICK, Broker, Lost, Surroundings
 from hms.server.byte_ledger import FRAME_BYTES, size_of, take_part
 from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
@@ -281,23 +281,26 @@ class NodeProcess:
     def _start_workers(self) -> None:
         group = self._node.group
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
-        self._broker.releases.outlet = self._gateway
-        doorman = self._broker.doorman
-        doorman.about_peer = self._gateway.about
-        doorman.bans.keep_in(BanFile(self._node.runtime / f"{self._node.name}.bans"), self._storage)
-        self._broker.storage = self._storage
-        self._broker.servers = self._servers
-        self._broker.resources = compose.resources(self._config, self._node)
-        self._broker.arm = self._arm
-        self._broker.go_on = self._go_on
-        linking = self._linking
-        self._broker.releases.greedy = self._ledger.greedy
-        self._broker.on_progress = self._lanes.go_on
-        if group.hmsmaxthr > 1 and isinstance(self._journal, Journal):
-            # A database may be away for minutes, and a pool of one has other things to do.
-            self._broker.may_lead = self._lanes.is_quiet
-        if linking is not None:
-            linking.lanes = self._lanes
+        bans = BanFile(self._node.runtime / f"{self._node.name}.bans")
+        self._broker.doorman.bans.keep_in(bans, self._storage)
+        # A database may be away for minutes, and a pool of one has other things to do.
+        leads = group.hmsmaxthr > 1 and isinstance(self._journal, Journal)
+        self._broker.begin(
+            Surroundings(
+                self._storage,
+                self._gateway,
+                greedy=self._ledger.greedy,
+                about_peer=self._gateway.about,
+                servers=self._servers,
+                resources=compose.resources(self._config, self._node),
+                arm=self._arm,
+                may_lead=self._lanes.is_quiet if leads else lambda: False,
+                go_on=self._go_on,
+                on_progress=self._lanes.go_on,
+            )
+        )
+        if self._linking is not None:
+            self._linking.lanes = self._lanes
 
     def _engine_bytes(self) -> int:
         return self._engine.state.held_bytes + self._broker.monitor.bytes_waiting

@@ -53,7 +53,7 @@ class Watch:
             limits,
             lambda: broker.backed_up_ms,
             lambda: broker.shipped_ms,
-            lambda: broker.resources,
+            lambda: broker.around.resources,
             clock_ms,
         )
         self._parts = PartsWatch(alerts, limits, parts, clock_ms)

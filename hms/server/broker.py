@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Hashable, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 from typing import Any, Protocol
 
@@ -30,7 +30,7 @@ from hms.server.cleaning_pace import CleaningPace
 from hms.server.client_operations import ClientOperations
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
-from hms.server.effect_release import ToPeer
+from hms.server.effect_release import Outlet, ToPeer
 from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
 from hms.server.histograms import BATCH_RECORDS, SECONDS, Histogram
@@ -59,7 +59,7 @@ from hms.wire.frames import (
     Settlement,
 )
 
-__all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost"]
+__all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost", "Surroundings"]
 
 refusals = logging.getLogger("hms.refusals")
 
@@ -101,6 +101,29 @@ class StorageWorkers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a broker needs of the process around it, parts of which are made of the broker."""
+
+    storage: StorageWorkers
+    outlet: Outlet
+    greedy: Container[Any] = ()
+    """Peers that are about to be closed, because they read less than they ask for."""
+    about_peer: Callable[[Any], dict[str, Any]] = lambda _peer: {}
+    """What the gateway knows of a peer."""
+    servers: Supervisor = field(default_factory=NoServers)
+    resources: ResourceManagers = field(default_factory=ResourceManagers)
+    arm: Callable[[int], None] = lambda _due_ms: None
+    """Told the time, in milliseconds since 1970, when a TICK is wanted."""
+    may_lead: Callable[[], bool] = lambda: False
+    """Whether a general worker may sync the log itself: nothing else waits for one."""
+    go_on: Callable[[], None] | None = None
+    """Has a TICK handled behind what waits now; None: arm() is told. A scheduler may take 100 ms
+    for a timer that is due, in which 20 slices could have been looked at."""
+    on_progress: Callable[[], None] = lambda: None
+    """Called when the log has come on: lanes that wait for it may go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """A lane's item: the gateway lost the peer."""
 
@@ -129,17 +152,9 @@ class Broker:
         self.doorman.is_own = self._is_own
         self.doorman.on_closed = self._closed
         self.releases = self.doorman.releases
-        self.storage: StorageWorkers
-        self.arm: Callable[[int], None] = lambda _due_ms: None
-        """Told the time, in milliseconds since 1970, when a TICK is wanted."""
-        self.may_lead: Callable[[], bool] = lambda: False
-        """Whether a general worker may sync the log itself: nothing else waits for one."""
-        self.go_on: Callable[[], None] | None = None
-        """Has a TICK handled behind what waits now; None: arm() is told. A scheduler may take
-        100 ms for a timer that is due, in which 20 slices could have been looked at."""
+        self.around: Surroundings
         self._armed_ms: int | None = None
         self._goes_on = False
-        self.servers: Supervisor = NoServers()
         self._entrance = (
             entrance(self.doorman, self.command) if entrance else OpenEntrance(self.doorman)
         )
@@ -155,8 +170,6 @@ class Broker:
         committed since maintenance and cleaning were looked at last."""
         self._progress = threading.Condition()
         self._awaiting_count = 0
-        self.on_progress: Callable[[], None] = lambda: None
-        """Called when the log has come on: lanes that wait for it may go on."""
         self._settling: dict[int, tuple[int, dict[int, Queue | Subscription]]] = {}
         """Of a connection whose SETTLE takes more than one turn: how many messages are settled, and
         where messages go out at its end."""
@@ -170,15 +183,14 @@ class Broker:
         self._bodies = Payloads(store, self._positions)
         self.releases.payloads_of = self._bodies.of_all
         self._housekeeping = self._cleaning()
-        self.resources = ResourceManagers()
         self._spool = FileTransfer(files, engine, self._change, self._submit, store.sends_refused)
         self.releases.drop_file = self._spool.drop
         self._requests = RequestHandlers(
             engine,
             monitor,
             self._status,
-            lambda: self.servers,
-            lambda: self.resources,
+            lambda: self.around.servers,
+            lambda: self.around.resources,
             self._entrance.shown,
             self._entrance.ordered,
             own,
@@ -190,6 +202,13 @@ class Broker:
         self._requests.segments = SegmentOperations(engine, store)
         self._requests.clients = ClientOperations(engine, self.doorman)
 
+    def begin(self, around: Surroundings) -> None:
+        """The process around it is there: before anything is applied."""
+        self.around = around
+        self.releases.outlet = around.outlet
+        self.releases.greedy = around.greedy
+        self.doorman.about_peer = around.about_peer
+
     def _cleaning(self) -> LogCleaning:
         pace = CleaningPace(self._store, lambda: self._holds.count, time.sleep)
         cleaning = LogCleaning(self.engine, self._store, self._change, self._bodies, pace)
@@ -198,14 +217,14 @@ class Broker:
 
     def _is_own(self, name: str, uid: int) -> bool:
         """Whether a server is a process that the node has started."""
-        return self.servers.is_own(name, uid)
+        return self.around.servers.is_own(name, uid)
 
     def _closed(self, number: int) -> None:
         self._settling.pop(number, None)
 
     def _submit(self, job: Callable[[], None]) -> bool:
         """A job for the storage workers, which are there only when the node begins to work."""
-        return bool(self.storage.submit(job))
+        return bool(self.around.storage.submit(job))
 
     # general workers
 
@@ -266,7 +285,7 @@ class Broker:
         now = time.monotonic()
         since = self._waits.setdefault(peer, now)
         if store.is_waiting_for_space:
-            self.storage.submit(self.maintain)
+            self.around.storage.submit(self.maintain)
         if now - since < (BACKLOG_WAIT_S if is_behind else SPACE_WAIT_S):
             return True
         self._waits.pop(peer, None)
@@ -292,7 +311,7 @@ class Broker:
             with self._progress:
                 self._progress.notify_all()
         if self._waits:
-            self.on_progress()
+            self.around.on_progress()
 
     def _apply(self, peer: Hashable, commands: list[Command], *, is_last: bool) -> int:
         """Apply a portion of a batch; how many of its commands are done."""
@@ -546,7 +565,7 @@ class Broker:
 
     def _newly_due(self) -> int | None:
         """When delayed messages or calls are due, if that is sooner than what was asked for."""
-        due_ms = self.engine.due_ms(is_prompt=self.go_on is not None)
+        due_ms = self.engine.due_ms(is_prompt=self.around.go_on is not None)
         call_ms = self.monitor.times.due_ms
         if not due_ms or (call_ms and call_ms < due_ms):
             due_ms = call_ms
@@ -565,7 +584,7 @@ class Broker:
         self._change(change, by="TICK")
         self.releases.tick()
         if self._housekeeping.is_due:  # what was consumed last may have freed a full disk
-            self.storage.submit(self._clean)
+            self.around.storage.submit(self._clean)
 
     def open_declared(self, wanted: list[Declared]) -> None:
         """Have the listeners of the configuration served."""
@@ -626,29 +645,29 @@ class Broker:
             self._goes_on = self._goes_on or is_behind
             self._holds.ended(begun_s, cpu_begun_s, by)
         if due_ms is not None:
-            self.arm(due_ms)
+            self.around.arm(due_ms)
         if hung or is_behind:
             self._go_on(hung, is_behind=is_behind)
         if may_linger and fx.records and not (fx.out or state.limbo):
-            self.storage.notify_later()
+            self.around.storage.notify_later()
         elif fx.unawaited and not (is_held or state.limbo or len(fx.records) > fx.unawaited):
             self.release(store.durable_lsn)
-            self.storage.notify_later()
+            self.around.storage.notify_later()
         elif fx.records or state.limbo or (is_held and store.backlog_bytes):
             waiting_bytes = store.appended_bytes - store.safe_bytes
-            if is_in_hand and waiting_bytes <= LEAD_BYTES_MAX and self.may_lead():
-                self.storage.lead_here()
+            if is_in_hand and waiting_bytes <= LEAD_BYTES_MAX and self.around.may_lead():
+                self.around.storage.lead_here()
             else:
-                self.storage.notify()
+                self.around.storage.notify()
         elif fx.out:
             self.release(store.durable_lsn)
 
     def _go_on(self, hung: Sequence[str], *, is_behind: bool) -> None:
         """End server processes that hang; have the next slice done behind what waits now."""
         for name in hung:
-            self.servers.kill(name)
-        if is_behind and self.go_on is not None:
-            self.go_on()
+            self.around.servers.kill(name)
+        if is_behind and self.around.go_on is not None:
+            self.around.go_on()
 
     def release(self, durable_lsn: int) -> None:
         """Let go of what the log is durable for; listeners' messages go on to the monitor."""
@@ -695,9 +714,9 @@ class Broker:
         if self._unlooked_bytes >= store.look_bytes:
             self._unlooked_bytes = 0
             if store.needs_maintenance:
-                self.storage.submit(self.maintain)
+                self.around.storage.submit(self.maintain)
             if self._housekeeping.is_due:
-                self.storage.submit(self._clean)
+                self.around.storage.submit(self._clean)
         return True
 
     def _positions(self, messages: Sequence[StoredMessage]) -> list[int]:
@@ -716,7 +735,7 @@ class Broker:
         """Clean the log; what that gave back is let go of at once."""
         self._housekeeping.run()
         if self._store.needs_maintenance:
-            self.storage.submit(self.maintain)
+            self.around.storage.submit(self.maintain)
 
     def maintain(self) -> None:
         """Prepare the log's next segment; senders that wait for it go on."""
@@ -789,7 +808,7 @@ class Broker:
             "commit": self._commit_seconds.describe(),
             "batch_records": self._batch_records.describe(),
             "services": self.monitor.describe(),
-            "servers": self.servers.describe(),
+            "servers": self.around.servers.describe(),
             **self._entrance.figures(),
             **self._holds.describe(),
             **({} if self._own is None else self._own.figures()),
@@ -810,7 +829,7 @@ class Broker:
             "alerts": [] if self._own is None else self._own.alerts.active(),
             **self._entrance.describe(),
             **self._holds.describe(),
-            **self.resources.describe(),
+            **self.around.resources.describe(),
             **store.describe(),
         }
 

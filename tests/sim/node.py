@@ -16,7 +16,7 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeStopping, StoreFailed
 from hms.errors.tree import HmsError
-from hms.server.broker import INTERNAL, TICK, Broker, Identity, Lost
+from hms.server.broker import INTERNAL, TICK, Broker, Identity, Lost, Surroundings
 from hms.server.doors.door import Frame
 from hms.server.log_append import append_records
 from hms.store.journal import Journal
@@ -82,8 +82,7 @@ class Node:
         self.broker = Broker(self.engine, self.journal, Monitor(), identity, clock_ms)
         self.broker._lock = Alone()
         self.broker._progress = Progress(lambda: None if self.is_leading else self.work_storage)
-        self.broker.storage = self
-        self.broker.releases.outlet = self
+        self.broker.begin(Surroundings(self, self))
         self._boot(clock_ms, uid)
 
     def _boot(self, clock_ms: Callable[[], int], uid: int) -> None:

@@ -27,7 +27,7 @@ from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
-from hms.server.broker import INTERNAL, TICK, Broker, Identity
+from hms.server.broker import INTERNAL, TICK, Broker, Identity, Surroundings
 from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
 from hms.server.log_append import append_records
 from hms.server.resource_managers import ResourceManagers
@@ -174,9 +174,8 @@ class Node:
         )
         self.broker._lock = Alone()
         self.broker._progress = Progress(lambda: self._work)
-        self.broker.storage, self.broker.arm = self, self._arm
-        self.broker.releases.outlet = self.outlet
-        self.broker.resources = ResourceManagers([{"name": "db", "kind": "sqlite", "open": "x"}])
+        resources = ResourceManagers([{"name": "db", "kind": "sqlite", "open": "x"}])
+        self.broker.begin(Surroundings(self, self.outlet, resources=resources, arm=self._arm))
         assert self.engine.cluster is not None
         self.door = Door(self.engine.cluster, self.broker.command, lambda _said: None)
         self.broker.releases.to_node = self.door.release

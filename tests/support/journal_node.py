@@ -6,7 +6,7 @@ import msgspec
 
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
-from hms.server.broker import INTERNAL, TICK, Broker, Identity
+from hms.server.broker import INTERNAL, TICK, Broker, Identity, Surroundings
 from hms.server.log_append import append_records
 from hms.store.journal import Journal
 from hms.wire.frames import Envelope, Kind
@@ -30,8 +30,7 @@ class JournalNode:
         self._recover()
         identity = Identity("journal", 1, Limits(10_000, 1 << 20, 64, 8192, 10.0), "test")
         self.broker = Broker(self.engine, self.store, Monitor(), identity, lambda: self.now_ms)
-        self.broker.releases.outlet = self.outlet
-        self.broker.storage = self
+        self.broker.begin(Surroundings(self, self.outlet))
 
     def _recover(self):
         recovery = self.engine.recovery(self.store.pinned_records, self.store.read)

@@ -4,7 +4,7 @@ from functools import partial
 
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
-from hms.server.broker import Broker, Identity
+from hms.server.broker import Broker, Identity, Surroundings
 from hms.server.log_append import append_records
 from hms.store.interface import SEGMENT_SHIFT
 from hms.wire.frames import Envelope, Kind, decode_envelope
@@ -131,8 +131,7 @@ class MemoryNode:
         self.broker = Broker(
             engine, self.store, Monitor(), identity, lambda: self.now_ms, files, entrance
         )
-        self.broker.releases.outlet = self.outlet
-        self.broker.storage = self
+        self.broker.begin(Surroundings(self, self.outlet))
         self.engine = engine
         self._boot()
 

@@ -4,6 +4,7 @@ Counted: messages for each hold, never time (P8).
 """
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -225,7 +226,7 @@ def test_a_crash_between_two_slices_leaves_all_or_nothing(node, peer, is_committ
 def test_the_rest_is_done_behind_what_waits_now(node, peer):
     """Each slice of what is left to ticks waited up to a second for the node's next look."""
     ticks = []
-    node.broker.go_on = lambda: ticks.append(TICK)
+    node.broker.begin(replace(node.broker.around, go_on=lambda: ticks.append(TICK)))
     receive(node, peer, ["work"])
     peer.request(wire.Commit(9, 1))
     ticks.clear()

@@ -1,5 +1,7 @@
 """A batch of a connection is applied in portions, between which the engine's lock is free (P8)."""
 
+from dataclasses import replace
+
 from hms.engine.groups import scan_slices
 from hms.server.batch_portions import PORTION_WEIGHT, portions
 from hms.wire import frames
@@ -81,7 +83,7 @@ def test_the_status_tells_whose_hold_was_the_longest():
 def test_what_selectors_have_yet_to_look_at_goes_on_behind_what_waits(monkeypatch):
     """One TICK at a time: a second one would only hold the lock for nothing."""
     node, asked = MemoryNode(), []
-    node.broker.go_on = lambda: asked.append(1)
+    node.broker.begin(replace(node.broker.around, go_on=lambda: asked.append(1)))
     node.send("peer", Kind.HELLO, wire.encode(hello_of(1)))
     for request in (wire.OpenSession(1), wire.OpenProducer(1, 1, "queue", "orders")):
         node.send("peer", Kind.REQUEST, wire.encode(request))

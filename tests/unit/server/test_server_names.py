@@ -1,5 +1,6 @@
 """A server's name is believed when the node has started its process, and not else."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -25,7 +26,7 @@ class OneServer(NoServers):
 def test_whoever_only_says_the_name_of_a_server_process_is_not_taken_for_it(number, expected):
     """A stranger that called itself crew:77 and let a call hang had process 77 killed."""
     node = MemoryNode()
-    node.broker.servers = OneServer()
+    node.broker.begin(replace(node.broker.around, servers=OneServer()))
     node.send("client", Kind.HELLO, wire.encode(hello_of(3)))
     hello = hello_of(number, is_server=True, client_name="crew:77")
     node.send("peer", Kind.HELLO, wire.encode(hello))
