@@ -1,7 +1,7 @@
 """Census: what a replay would send, counted and not sent."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hms.errors.catalogue import MessageFormatError
@@ -73,24 +73,35 @@ def _census(row: dict[str, Any], wanted: Wanted) -> Census:
     return Census(f"{kind}:{name}", into, sent, left_out, *span, row["sum(files)"])
 
 
+@dataclass(slots=True)
+class _Counted:
+    """One destination of a batch; the order of _SCHEMA."""
+
+    messages: int
+    copies: int
+    first: int
+    last: int
+    files: int
+
+
 def _count(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     """Runs in Spark's workers: a row for each destination of a batch."""
     import pyarrow as pa  # noqa: PLC0415 - an optional package
 
     for batch in batches:
-        found: dict[tuple[str, str], list[int]] = {}
+        found: dict[tuple[str, str], _Counted] = {}
         names = ("destination", "destination_kind", "offset", "head", "kind")
         for name, kind, offset, head, body_kind in zip(
             *(batch.column(column).to_pylist() for column in names), strict=True
         ):
-            row = found.setdefault((name, kind), [0, 0, offset, offset, 0])
+            counted = found.setdefault((name, kind), _Counted(0, 0, offset, offset, 0))
             if is_file(body_kind):
-                row[4] += 1
+                counted.files += 1
             else:
-                row[0] += 1
-                row[1] += _is_copy(head or b"")
-            row[2], row[3] = min(row[2], offset), max(row[3], offset)
-        rows = [(*place, *numbers) for place, numbers in found.items()]
+                counted.messages += 1
+                counted.copies += _is_copy(head or b"")
+            counted.first, counted.last = min(counted.first, offset), max(counted.last, offset)
+        rows = [(*place, *astuple(counted)) for place, counted in found.items()]
         columns = list(zip(*rows, strict=True)) or [()] * 7
         kinds = [pa.string()] * 2 + [pa.int64()] * 5
         arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]

@@ -173,10 +173,11 @@ class _Messages:
         assert record is not None
         rows = unpack_rows(record.pack, record.message_count)
         start = len(rows) * ROW.size
-        ends = list(accumulate([row[0] + row[1] for row in rows], initial=start))
+        lengths = [row.head_bytes + row.body_bytes for row in rows]
+        ends = list(accumulate(lengths, initial=start))
         wanted, view = slice(run.skipped, run.skipped + run.size), memoryview(record.pack)
         for row, (begin, end) in list(zip(rows, pairwise(ends), strict=True))[wanted]:
-            middle = begin + row[0]
+            middle = begin + row.head_bytes
             self._heads.append(bytes(view[begin:middle]))
             self._bodies.append(view[middle:end])
         self._rows += rows[wanted]
