@@ -3,23 +3,15 @@
 import asyncio
 import random
 
-import pytest
-
 import hms
 from hms.errors.catalogue import ConnectionLost
-from hms.testing import node
 
+CONFIG = "[hms.queue.crowd]\n[node.demo]\nheartbeat_s = 60\n"
+"""A machine that stands still must not cost the connection: what comes back is received again."""
 CROWD, MESSAGES = 1000, 6000
 ANSWERED = 0.3
 """Of the rounds of cancellations so many wait until the node has done what was asked before. One
 that is slower than its crowd would have more and more before it, and each send behind all that."""
-
-
-@pytest.fixture
-def running():
-    # a machine that stands still must not cost the connection: what comes back is received again
-    with node(config="[hms.queue.crowd]\n[node.demo]\nheartbeat_s = 60\n") as started:
-        yield started
 
 
 async def _show(conn):

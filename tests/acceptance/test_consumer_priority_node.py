@@ -7,17 +7,11 @@ import pytest
 
 import hms
 import hms.aio
-from hms.testing import node
 
 WAIT_S = 30
 BODIES = ["a", "b", "c"]
-
-
-@pytest.fixture(scope="module")
-def running():
-    queues = {"work": {}, "heard": {}, "aio": {}, "none": {}}
-    with node(config={"hms": {"queue": queues, "topic": {"news": {}}}}) as booted:
-        yield booted
+QUEUES = ("work", "heard", "aio", "none")
+CONFIG = {"hms": {"queue": {name: {} for name in QUEUES}, "topic": {"news": {}}}}
 
 
 def test_the_higher_one_gets_what_its_prefetch_has_room_for(conn):

@@ -8,8 +8,6 @@ receives all of it without settling in between where that is up to it, and then 
 import asyncio
 import os
 import queue
-import threading
-import time
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
@@ -20,6 +18,7 @@ import hms
 import hms.aio
 import hms.testing
 from tests.support.pairwise import pairwise
+from tests.support.waiting import wait_until
 
 LIMIT = 4 << 20
 """The largest message; the nodes of a cluster have a lower one."""
@@ -189,15 +188,12 @@ def _listened(cell, receiving, send, count):
 
 def _served(cell, receiving, send, count, nodes):
     """In a server process."""
-    until = time.monotonic() + WAIT_S
     with (
         receiving.session(asynchronous=True) as session,
         _consumer(session, cell, listener="DRAIN"),
     ):
         send()
-        while len(nodes.heard(_name(cell))) < count:
-            assert time.monotonic() < until, f"{len(nodes.heard(_name(cell)))} of {count}"
-            threading.Event().wait(0.02)
+        wait_until(lambda: len(nodes.heard(_name(cell))) >= count, WAIT_S)
     return nodes.heard(_name(cell))
 
 

@@ -6,20 +6,13 @@ import pytest
 
 import hms
 import hms.aio
-from hms.testing import node
 
 WAIT_S = 30
 WHY = "transaction_idle_s"
-
-
-@pytest.fixture(scope="module")
-def running():
-    config = {
-        "node": {"n": {"transaction_idle_s": 0.5}},
-        "hms": {"queue": {"work": {}, "aio": {}, "done": {}}},
-    }
-    with node(config=config) as booted:
-        yield booted
+CONFIG = {
+    "node": {"n": {"transaction_idle_s": 0.5}},
+    "hms": {"queue": {"work": {}, "aio": {}, "done": {}}},
+}
 
 
 def test_what_an_idle_transaction_holds_goes_to_another_and_its_commit_says_why(running):

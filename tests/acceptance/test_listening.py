@@ -10,17 +10,11 @@ from time import monotonic
 import pytest
 
 import hms
-from hms.testing import node
 from tests.support.store_place import until
 
 WAIT_S = 60
+CONFIG = None
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node() as started:
-        yield started
 
 
 @pytest.fixture

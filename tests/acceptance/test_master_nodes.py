@@ -1,12 +1,10 @@
 """A real cluster with a configuration master, as an operator meets it on the command line."""
 
-import threading
-import time
-
 from global_queue_rig import CONFIG, WAIT_S, await_up, hms_command
 
 import hms
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 
 def test_a_queue_is_created_at_the_master_only_and_is_there_at_the_other_node(tmp_path):
@@ -33,8 +31,5 @@ def test_a_queue_is_created_at_the_master_only_and_is_there_at_the_other_node(tm
 
 def await_queue(one, name):
     """Until a node has heard of it."""
-    until = time.monotonic() + WAIT_S
     with hms.connect(one.address) as conn:
-        while name not in [queue["name"] for queue in conn.administer("queue.list")]:
-            assert time.monotonic() < until, "the other node does not hear of it"
-            threading.Event().wait(0.05)
+        wait_until(lambda: name in [q["name"] for q in conn.administer("queue.list")], WAIT_S)

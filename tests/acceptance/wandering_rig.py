@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from global_queue_rig import CONNECT, WAIT_S
 
 import hms
+from tests.support.waiting import wait_until
 
 TOPIC = hms.Topic("news")
 READ_MAX = 30
@@ -150,22 +151,20 @@ class News:
 
     def await_moves(self, count):
         """Until the wanderer has moved so often again."""
-        wanted, until = len(self.stations) + count, time.monotonic() + WAIT_S
-        while len(self.stations) < wanted:
-            assert time.monotonic() < until, "the subscriber cannot move"
-            assert not self.faults, self.faults
-            threading.Event().wait(0.05)
+        wanted = len(self.stations) + count
+        wait_until(lambda: self.faults or len(self.stations) >= wanted, WAIT_S)
+        assert not self.faults, self.faults
+
+    def _is_all_here(self):
+        return all(len(one.got) >= sum(self.published.values()) for one in self.fixed)
 
     def finish(self):
         """No more publications; then until those that stay have all of them, and a while longer."""
         self._publishing.set()
         for thread in self._threads[: len(self.nodes)]:
             thread.join(WAIT_S)
-        until = time.monotonic() + WAIT_S
-        while any(len(one.got) < sum(self.published.values()) for one in self.fixed):
-            assert time.monotonic() < until, [len(one.got) for one in self.fixed]
-            assert not self.faults, self.faults
-            threading.Event().wait(0.05)
+        wait_until(lambda: self.faults or self._is_all_here(), WAIT_S)
+        assert not self.faults, self.faults
         threading.Event().wait(1)
         self._reading.set()
         for thread in self._threads:
