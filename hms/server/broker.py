@@ -578,7 +578,7 @@ class Broker:
         def change(fx: Effects, now_ms: int) -> None:
             self._armed_ms, self._goes_on = None, False
             self.engine.tick(now_ms, fx, self._store.sends_refused())
-            self.monitor.tick(now_ms, self.servers.comes_back)
+            self.monitor.tick(now_ms, self.around.servers.comes_back)
             self._spool.tick(now_ms)
 
         self._change(change, by="TICK")

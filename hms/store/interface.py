@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from hms.errors.tree import FieldValue
+from hms.wire.record_runs import NO_RUNS
 
 Parts = Sequence[bytes | memoryview]
 SEGMENT_SHIFT = 32
@@ -92,8 +93,9 @@ class Store(Protocol):
     def needs_maintenance(self) -> bool:
         """A storage worker should call maintain()."""
 
-    def recover(self) -> Iterator[StoredRecord]:
-        """Every record in order; to be exhausted once before start().
+    def recover(self, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
+        """Every record in order; to be exhausted once before start(). runs_of: of this kind some
+        may come as a run, see hms/wire/record_runs.py.
 
         Raises StoreCorrupt, StoreFormatUnknown or StoreUnavailable, and has then changed nothing.
         """
@@ -131,8 +133,9 @@ class Store(Protocol):
     def newest_segment(self) -> int:
         """The segment that is written now: all before it are safe."""
 
-    def pinned_records(self, segment: int) -> Iterator[StoredRecord]:
-        """The records of a segment that is pinned; after recover() was read to its end.
+    def pinned_records(self, segment: int, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
+        """The records of a segment that is pinned; after recover() was read to its end. runs_of: as
+        there.
 
         Raises SegmentGoneError when there is none, StoreCorrupt where a record does not verify.
         """

@@ -206,6 +206,12 @@ static PyObject *unpack_delivered(PyObject *self, PyObject *arguments) {
 /* In _native_columns.c. */
 PyObject *message_columns(PyObject *self, PyObject *arguments);
 
+/* In _native_log.c. */
+PyObject *records_of(PyObject *self, PyObject *arguments);
+PyObject *single_sends(PyObject *self, PyObject *arguments);
+PyObject *crc32(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
+void prepare_checksums(void);
+
 static PyMethodDef methods[] = {
     {"unpack_rows", unpack_rows, METH_VARARGS, "(type, pack, count, offset): rows, or None."},
     {"slice_payloads", slice_payloads, METH_VARARGS, "(pack, rows, offset): payloads, or None."},
@@ -213,6 +219,11 @@ static PyMethodDef methods[] = {
      "(type, pack, count, offset): (row, head, body) of each, or None."},
     {"message_columns", message_columns, METH_VARARGS,
      "(runs, wanted, fields_of): rows, and the buffers of each wanted column, or None."},
+    {"records_of", records_of, METH_VARARGS,
+     "(view, at, lsn, lsn_max, salt, kind): how many verify, their end, the last batch, is_cut."},
+    {"single_sends", single_sends, METH_VARARGS,
+     "(run, least, most): columns of plain messages, and where other records begin."},
+    {"crc32", (PyCFunction)(void (*)(void))crc32, METH_FASTCALL, "(data, start): zlib's crc32."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -222,5 +233,6 @@ static struct PyModuleDef module = {
 };
 
 PyMODINIT_FUNC PyInit__native(void) {
+    prepare_checksums();
     return PyModule_Create(&module);
 }

@@ -35,6 +35,8 @@ if not os.environ.get("HMS_PURE"):
 
 IS_NATIVE: Final = _native is not None
 """Whether the inner loops are compiled."""
+native: Final = _native
+"""The compiled loops of other modules; None where nothing is compiled."""
 
 message_columns: Final[Callable[..., tuple[Any, ...] | None] | None] = getattr(
     _native, "message_columns", None

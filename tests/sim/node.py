@@ -8,10 +8,12 @@ import random
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from hms.boot.recovering import RUNS_OF
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeStopping, StoreFailed
@@ -86,8 +88,10 @@ class Node:
         self._boot(clock_ms, uid)
 
     def _boot(self, clock_ms: Callable[[], int], uid: int) -> None:
-        recovery = self.engine.recovery(self.journal.pinned_records, self.journal.read)
-        for _, kind, _, payload, position in self.journal.recover():
+        recovery = self.engine.recovery(
+            partial(self.journal.pinned_records, runs_of=RUNS_OF), self.journal.read
+        )
+        for _, kind, _, payload, position in self.journal.recover(RUNS_OF):
             recovery.apply(kind, payload, position)
         recovery.finish()
         self.journal.pin(self.engine.pinned_segments())

@@ -12,7 +12,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
@@ -21,6 +21,7 @@ import msgspec
 
 from hms.boot import scheduler
 from hms.boot.calendar import CronCalendar
+from hms.boot.recovering import RUNS_OF
 from hms.engine.cluster.cluster_messages import Moving, Offer, Word, encode_word
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Change, Incarnation
@@ -183,8 +184,10 @@ class Node:
         self._meet()
 
     def _boot(self, is_warm: bool | None) -> None:
-        recovery = self.engine.recovery(self.journal.pinned_records, self.journal.read)
-        for _, kind, _, payload, position in self.journal.recover():
+        recovery = self.engine.recovery(
+            partial(self.journal.pinned_records, runs_of=RUNS_OF), self.journal.read
+        )
+        for _, kind, _, payload, position in self.journal.recover(RUNS_OF):
             recovery.apply(kind, payload, position)
         recovery.finish()
         self.journal.pin(self.engine.pinned_segments())

@@ -1,9 +1,11 @@
 """A broker over a real journal with small segments; storage work is done when step() is called."""
 
 import os
+from functools import partial
 
 import msgspec
 
+from hms.boot.recovering import RUNS_OF
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.server.broker import INTERNAL, TICK, Broker, Identity, Surroundings
@@ -33,9 +35,11 @@ class JournalNode:
         self.broker.begin(Surroundings(self, self.outlet))
 
     def _recover(self):
-        recovery = self.engine.recovery(self.store.pinned_records, self.store.read)
+        recovery = self.engine.recovery(
+            partial(self.store.pinned_records, runs_of=RUNS_OF), self.store.read
+        )
         self.records_read = 0
-        for _, kind, _, payload, position in self.store.recover():
+        for _, kind, _, payload, position in self.store.recover(RUNS_OF):
             recovery.apply(kind, payload, position)
             self.records_read += 1
         recovery.finish()

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from hms.engine.log.live_index import hold, left_by
@@ -42,13 +43,15 @@ class LoggedPlace:
     which every message waits may stand beside `waiting`, unopened.
     """
 
-    __slots__ = ("_firsts", "_packed", "due", "history", "number", "out", "waiting")
+    __slots__ = ("_below", "_firsts", "_packed", "due", "history", "number", "out", "waiting")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._packed: dict[int, Unopened] = {}
         self._firsts: list[int] = []
-        """Their first ids, by which they are found; in order."""
+        """Their first ids, by which they are found; in order. No two reach into one another."""
+        self._below = 0
+        """All ids of unopened batches are lower."""
         self.waiting: dict[int, StoredMessage] = {}
         self.out: dict[int, StoredMessage] = {}
         self.history: dict[int, tuple[int, int]] = {}
@@ -62,7 +65,10 @@ class LoggedPlace:
             self.due.update((m.id, due[m.id]) for m in messages if m.id in due)
 
     def hold_packed(self, block: Unopened) -> None:
-        """A new batch waits here."""
+        """A new batch waits here. One that it reaches into is opened."""
+        if block.first_id < self._below:
+            self.open_in(((block.first_id, block.last_id),))
+        self._below = max(self._below, block.last_id + 1)
         self._packed[block.first_id] = block
         insort(self._firsts, block.first_id)
 
@@ -71,8 +77,28 @@ class LoggedPlace:
         return [self._packed[first] for first in self._firsts]
 
     def packed(self) -> list[PackedBlock]:
-        """Those of them that are blocks already."""
-        return [one for one in self.unopened() if isinstance(one, PackedBlock)]
+        """Those of them that are blocks already. One in whose midst others of this place arrived
+        is opened: in a line it stands as one."""
+        blocks = [one for one in self.unopened() if isinstance(one, PackedBlock)]
+        if [block for block in blocks if block.has_gaps]:
+            self._open_interleaved(sorted(blocks, key=attrgetter("first_seq")))
+            blocks = [one for one in self.unopened() if isinstance(one, PackedBlock)]
+        return blocks
+
+    def _open_interleaved(self, blocks: Sequence[PackedBlock]) -> None:
+        last_seq, before = 0, None
+        for block in blocks:
+            if before is not None and block.first_seq < last_seq:
+                for one in (before, block):
+                    if one.has_gaps and one.first_id in self._packed:
+                        self._open(one)
+            if block.last_seq > last_seq:
+                last_seq, before = block.last_seq, block
+        seqs = sorted([m.seq for table in (self.waiting, self.out) for m in table.values()])
+        for block in blocks:
+            at = bisect_right(seqs, block.first_seq)
+            if at < len(seqs) and seqs[at] < block.last_seq and block.first_id in self._packed:
+                self._open(block)
 
     def drop(self, block: Unopened) -> None:
         """An unopened batch gives way to what its messages are told as."""

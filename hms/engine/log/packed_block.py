@@ -7,6 +7,7 @@ no order or group, no file). Such a batch is a block of the live index and stand
 (queue/ready_queue.py). It is opened, once and as a whole, when a message of it is delivered, looked
 at, moved or settled: one read of what the boot has read just before. Should that read fail, the
 bodies stay in the log, as those of memory that is full do (paging.py), and who needs one hears why.
+Messages that were sent one by one and lie close together are such a batch too.
 """
 
 from array import array
@@ -20,8 +21,9 @@ from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
 from hms.errors import HmsError
 from hms.records import Sent
 from hms.wire.packed_messages import KIND_FILE, ROW, Row, slice_payloads, unpack_rows
+from hms.wire.record_runs import SingleSends
 
-__all__ = ["BodyReader", "PackedBlock", "packed"]
+__all__ = ["BodyReader", "PackedBlock", "PackedSends", "packed", "packed_sends"]
 
 BodyReader = Callable[[int, int], bytes]
 """Bytes of the log: so many from a position on, as a store reads them."""
@@ -59,7 +61,28 @@ def packed(record: Sent, blocks: LiveIndex, read: BodyReader) -> "PackedBlock | 
     heads = _heads_in(record) if rows & _mask(_HEADS, count) else b""
     if heads and may_be_marked(heads):
         return None
-    return PackedBlock(blocks, record, table, heads, read)
+    first_id, first_seq = record.first_message_id, record.first_seq
+    ids, seqs = range(first_id, first_id + count), range(first_seq, first_seq + count)
+    size = len(record.pack) - len(table)
+    return PackedBlock(
+        blocks,
+        record.placements[0].number,
+        ids,
+        seqs,
+        record.timestamp_ms,
+        table,
+        heads,
+        size,
+        read,
+    )
+
+
+def packed_sends(sends: SingleSends, blocks: LiveIndex, read: BodyReader) -> "PackedSends | None":
+    """Messages that were sent one by one and wait in one place, as a block; None when a message of
+    them has to be seen."""
+    if sends.heads and may_be_marked(sends.heads):
+        return None
+    return PackedSends(blocks, sends, read)
 
 
 def _heads_in(record: Sent) -> bytes:
@@ -76,45 +99,53 @@ class PackedBlock(Block):
 
     __slots__ = (
         "_heads",
+        "_ids",
         "_length",
         "_number",
         "_read",
+        "_seqs",
         "_standing",
         "_table",
         "_timestamp_ms",
         "count",
         "first_id",
         "first_seq",
+        "has_gaps",
         "is_open",
+        "last_id",
+        "last_seq",
         "priority",
         "size_bytes",
     )
 
     def __init__(
-        self, blocks: LiveIndex, record: Sent, table: bytes, heads: bytes, read: BodyReader
+        self,
+        blocks: LiveIndex,
+        number: int,
+        ids: Sequence[int],
+        seqs: Sequence[int],
+        timestamp_ms: int,
+        table: bytes,
+        heads: bytes,
+        size: int,
+        read: BodyReader,
     ) -> None:
         super().__init__(blocks)
-        self._number, self._timestamp_ms = record.placements[0].number, record.timestamp_ms
+        self._number, self._timestamp_ms = number, timestamp_ms
+        self._ids, self._seqs = ids, seqs
         self._table, self._heads, self._read = table, heads, read
         self._standing: list[StoredMessage] = []
-        self.first_id, self.first_seq = record.first_message_id, record.first_seq
-        self.count = self.live = record.message_count
+        self.first_id, self.last_id = ids[0], ids[-1]
+        self.first_seq, self.last_seq = seqs[0], seqs[-1]
+        self.count = self.live = len(ids)
         self.priority = table[_PRIORITY]
+        self.has_gaps = self.last_seq - self.first_seq >= self.count
+        """Other messages may have arrived between its first and its last one."""
         self.is_open = False
-        self._length = len(record.pack) - len(table)
-        self.live_bytes = self._length + RECORD_BYTES * self.count
-        self.size_bytes = self._length + OVERHEAD_BYTES * self.count
+        self._length = size
+        self.live_bytes = size + RECORD_BYTES * self.count
+        self.size_bytes = size + OVERHEAD_BYTES * self.count
         """What its messages count in quotas."""
-
-    @property
-    def last_id(self) -> int:
-        """Of its last message."""
-        return self.first_id + self.count - 1
-
-    @property
-    def last_seq(self) -> int:
-        """Of its last message."""
-        return self.first_seq + self.count - 1
 
     def opened(self, *, is_resident: bool = True) -> list[StoredMessage]:
         """All its messages, in order; they are made when this is called first, and lie in the
@@ -127,8 +158,8 @@ class PackedBlock(Block):
             for slot, message in enumerate(messages):
                 message.block = self
                 message.slot = slot
+            self.offsets = self._offsets_in_log()
             self.messages = list(messages)
-            self.offsets = _offsets([message.length for message in messages])
             self._standing = messages
             self._table = self._heads = b""
         return self._standing
@@ -151,6 +182,10 @@ class PackedBlock(Block):
             if message.is_paged:
                 self._blocks.paged(message, 1)
         return messages
+
+    def _offsets_in_log(self) -> "array[int]":
+        """Where each message begins behind the first one; asked while the rows are known."""
+        return _offsets([row.head_bytes + row.body_bytes for row in self._rows()])
 
     def _rows(self) -> list[Row]:
         return [Row(*row) for row in ROW.iter_unpack(self._table)]
@@ -184,14 +219,68 @@ class PackedBlock(Block):
         have taken one."""
         if self.is_open:
             return None
-        offsets = _offsets([row.head_bytes + row.body_bytes for row in self._rows()])
-        ids = list(range(self.first_id, self.first_id + self.count))
-        return self._number, ids, [self.base + offset for offset in offsets]
+        positions = [self.base + offset for offset in self._offsets_in_log()]
+        return self._number, list(self._ids), positions
 
     def clear(self) -> None:
         """Let go of all messages."""
         super().clear()
         self._standing = []
+
+
+class PackedSends(PackedBlock):
+    """The same of messages that were sent one by one: each has a record and a time of its own, and
+    others may lie between them."""
+
+    __slots__ = ("_places", "_times_ms")
+
+    def __init__(self, blocks: LiveIndex, sends: SingleSends, read: BodyReader) -> None:
+        ids, seqs = _dense(sends.ids), _dense(sends.seqs)
+        sizes = sends.row_sizes
+        size = sum(sizes[0::8]) + sum(sizes[1::8])
+        table, heads = sends.rows, sends.heads
+        super().__init__(blocks, sends.number, ids, seqs, 0, table, heads, size, read)
+        first = sends.positions[0]
+        self._places = array("I", [at - first for at in sends.positions])
+        self._times_ms = sends.times_ms
+
+    def _with_bodies(self) -> list[StoredMessage] | None:
+        rows = self._rows()
+        lengths = [row.head_bytes + row.body_bytes for row in rows]
+        try:
+            log = self._read(self.base, self._places[-1] + lengths[-1])
+        except (HmsError, LookupError):
+            return None
+        ends = zip(self._places, lengths, strict=True)
+        return self._made(rows, [log[at : at + length] for at, length in ends])
+
+    def _offsets_in_log(self) -> "array[int]":
+        return array("Q", self._places)
+
+    def _made(self, rows: Sequence[Row], payloads: Sequence[bytes]) -> list[StoredMessage]:
+        each = zip(self._ids, self._seqs, self._times_ms, rows, payloads, strict=True)
+        of, made = StoredMessage.of, []
+        for id_, seq, at_ms, row, payload in each:
+            message = of(
+                id_,
+                seq,
+                at_ms,
+                0,
+                row.priority,
+                row.kind,
+                row.head_bytes,
+                payload,
+                is_persistent=True,
+            )
+            message.holders = self._number
+            made.append(message)
+        return made
+
+
+def _dense(numbers: "array[int]") -> Sequence[int]:
+    """The same numbers; when they follow one another they take no memory."""
+    first, last = numbers[0], numbers[-1]
+    return range(first, last + 1) if last - first == len(numbers) - 1 else numbers
 
 
 def _offsets(lengths: Sequence[int]) -> "array[int]":

@@ -6,9 +6,10 @@ and its segment be gone. Then each pinned segment is read, for those that are st
 that waits as a whole is one stub, and becomes the block that it was (packed_block.py).
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import itemgetter
 
 from hms.engine.log import packed_block
@@ -28,6 +29,7 @@ from hms.records import (
 )
 from hms.records.transitions import Payload
 from hms.wire.packed_messages import KIND_FILE, ROW, Row
+from hms.wire.record_runs import RUN, SingleSends, sends_in, singly
 
 __all__ = [
     "Found",
@@ -104,6 +106,14 @@ class PinnedBatch:
         is_whole = record.message_count == len(self._offsets) and at == self._offsets[0]
         return is_whole and [place.number for place in record.placements] == [self.number]
 
+    def among(self, sends: SingleSends) -> SingleSends | None:
+        """Its messages, when they are among those that were sent one by one."""
+        start, end = bisect_left(sends.ids, self.first_id), bisect_right(sends.ids, self.last_id)
+        if sends.number != self.number or end - start != len(self._offsets):
+            return None
+        part = sends.part(start, end)
+        return part if [at & _OFFSET_MASK for at in part.positions] == self._offsets else None
+
     def opened(self) -> list[StoredMessage]:
         """A stub for each message."""
         each = enumerate(self._offsets, self.first_id)
@@ -119,10 +129,12 @@ def take_batches(
     places: Iterable[LoggedPlace],
     read: PinnedReader,
     land: Callable[[Sent, int], bool],
+    land_sends: Callable[[SingleSends], bool],
 ) -> None:
     """Put blocks in the place of pinned batches. land: has a record wait as it lies, its first
-    message's bytes at that position; False when each message has to be seen. All others are opened:
-    resolve() finds their messages, or says what is missing."""
+    message's bytes at that position; False when each message has to be seen; land_sends: the same
+    for messages that were sent one by one. All others are opened: resolve() finds their messages,
+    or says what is missing."""
     wanted: dict[int, dict[int, tuple[LoggedPlace, PinnedBatch]]] = {}
     for place in places:
         for one in place.unopened():
@@ -131,24 +143,40 @@ def take_batches(
     for segment, batches in sorted(wanted.items()):
         with suppress(LookupError):
             for _, kind, _, payload, position in read(segment):
+                if kind == RecordType.SENT | RUN:
+                    _take_sends(batches, payload, position, land_sends)
+                    continue
                 for record, at in _sent_records(kind, payload, position):
                     found = batches.get(record.first_message_id)
                     if found is not None and found[1].is_of(record, at & _OFFSET_MASK):
-                        _land(*found, record, at, land)
+                        _land(*found, partial(land, record, at))
                         del batches[record.first_message_id]
         for place, batch in batches.values():
             place.open_in(((batch.first_id, batch.last_id),))
 
 
-def _land(
-    place: LoggedPlace,
-    batch: PinnedBatch,
-    record: Sent,
-    at: int,
-    land: Callable[[Sent, int], bool],
+def _take_sends(
+    batches: dict[int, tuple[LoggedPlace, PinnedBatch]],
+    run: memoryview,
+    position: int,
+    land_sends: Callable[[SingleSends], bool],
 ) -> None:
+    firsts = sorted(batches)
+    for sends in sends_in(run, position):
+        if not isinstance(sends, SingleSends):
+            continue
+        here = bisect_left(firsts, sends.ids[0]), bisect_right(firsts, sends.ids[-1])
+        for first_id in firsts[slice(*here)]:
+            found = batches.get(first_id)
+            part = None if found is None else found[1].among(sends)
+            if found is not None and part is not None:
+                _land(*found, partial(land_sends, part))
+                del batches[first_id]
+
+
+def _land(place: LoggedPlace, batch: PinnedBatch, land: Callable[[], bool]) -> None:
     place.drop(batch)
-    if not land(record, at):
+    if not land():
         place.hold_packed(batch)
         place.open_in(((batch.first_id, batch.last_id),))
 
@@ -206,7 +234,7 @@ def _read(segment: int, stubs: dict[Key, PinnedStub], read: PinnedReader) -> Fou
     wanted = sorted(stubs)
     is_salvaged = False
     try:
-        for count, (_, kind, events, payload, position) in enumerate(read(segment)):
+        for count, (_, kind, events, payload, position) in enumerate(singly(read(segment))):
             if kind == RecordType.DICTIONARY and (count or events > 1):
                 is_salvaged = True  # it stands where others were lost
             at = position & _OFFSET_MASK
@@ -230,7 +258,7 @@ def _find_by_id(
 ) -> None:
     """Behind what was lost records lie elsewhere in a segment that was salvaged."""
     lacking = {stub.id: key for key, stub in stubs.items() if key not in found}
-    for _, kind, _, payload, position in read(segment):
+    for _, kind, _, payload, position in singly(read(segment)):
         for offset, message in pinned_messages(kind, payload, position & _OFFSET_MASK):
             told = lacking.get(message.id)
             if told is not None:

@@ -16,7 +16,7 @@ from functools import partial
 from hms.engine.cluster.move_recovery import OffersFound
 from hms.engine.log.live_index import SEGMENT_SHIFT, offsets_of
 from hms.engine.log.logged_place import LoggedPlace
-from hms.engine.log.packed_block import BodyReader, packed
+from hms.engine.log.packed_block import BodyReader, packed, packed_sends
 from hms.engine.log.paging import page_out
 from hms.engine.log.pinned_recovery import (
     PinnedBatch,
@@ -48,11 +48,13 @@ from hms.records import (
     decode_arrived,
     decode_offer_ended,
     decode_offered,
+    decode_sent,
 )
 from hms.records.message_states import LOST, OFFERED, RETURNED, Steps
 from hms.records.pinned import decode_pinned
 from hms.records.transitions import Payload, Transition, transitions_of
 from hms.wire.packed_messages import KIND_FILE
+from hms.wire.record_runs import RUN, SingleSends, records_of_sends, sends_in
 
 __all__ = ["Recovery"]
 
@@ -84,6 +86,7 @@ class Recovery(StateTables):
             RecordType.OFFER_ENDED: self._offer_ended,
             RecordType.ARRIVED: self._arrived,
             RecordType.PINNED: self._pinned,
+            RecordType.SENT | RUN: self._sent_each,
         }
 
     def apply(self, kind: int, payload: Payload, position: int = 0) -> None:
@@ -171,12 +174,45 @@ class Recovery(StateTables):
         if self._read is None or place is None or not place.takes_packed:
             return False
         block = packed(record, blocks, self._read)
-        if block is not None:
-            blocks.add_whole(block, position)
-            self._place(number).hold_packed(block)
-            if self._is_memory_full():
-                block.opened(is_resident=False)
-        return block is not None
+        if block is None:
+            return False
+        blocks.add_whole(block, position)
+        self._place(number).hold_packed(block)
+        if self._is_memory_full():
+            block.opened(is_resident=False)
+        return True
+
+    def _sent_each(self, payload: Payload, position: int) -> None:
+        """Messages came one by one: those that only wait stay as they lie."""
+        payload, last_used = memoryview(payload), dict[tuple[int, int], int]()
+        for found in sends_in(payload, position):
+            if not isinstance(found, SingleSends) or not self._landed_sends(found):
+                for record, at in records_of_sends(found, payload, position):
+                    self._transitions[RecordType.SENT](record, at)
+                    sent = decode_sent(record)
+                    key = sent.client_uid, sent.producer
+                    last_used[key] = max(at, last_used.get(key, 0))
+                continue
+            self.at(max(found.times_ms))
+            self.numbered(ids_below=found.ids[-1] + 1, next_seq=found.seqs[-1] + 1)
+            batches_max = self.state.settings.frames_in_flight_max
+            for key, last in self.state.memories.remember_sends(found, batches_max).items():
+                last_used[key] = max(found.positions[last], last_used.get(key, 0))
+        self.state.memories.used(sorted(last_used, key=last_used.__getitem__))
+
+    def _landed_sends(self, sends: SingleSends) -> bool:
+        """Whether they wait as they lie in the log."""
+        place = self.state.places.get(sends.number)
+        if self._read is None or place is None or not place.takes_packed:
+            return False
+        block = packed_sends(sends, self.state.blocks, self._read)
+        if block is None:
+            return False
+        self.state.blocks.add_whole(block, sends.positions[0])
+        self._place(sends.number).hold_packed(block)
+        if self._is_memory_full():
+            block.opened(is_resident=False)
+        return True
 
     def _land(self, messages: Sequence[StoredMessage], position: int) -> None:
         """Note where those lie that a place holds; the first one's bytes at that position."""
@@ -263,7 +299,8 @@ class Recovery(StateTables):
     def _resolve(self) -> None:
         """Pinned messages that are still there are read."""
         files = self.state.files
-        take_batches(self.places.values(), self._read_pinned, self._landed_packed)
+        landing = self._landed_packed, self._landed_sends
+        take_batches(self.places.values(), self._read_pinned, *landing)
         for segment, found in resolve(self.places.values(), self._read_pinned, files.watch):
             for messages, offsets in in_blocks(found):
                 self._land_at(messages, offsets, segment << SEGMENT_SHIFT)

@@ -8,12 +8,14 @@ that comes again after a reconnect is answered as it was, not stored twice (F-D9
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from operator import lt
 
 import msgspec
 
 from hms.errors.catalogue import NodeFailed
 from hms.records import Memory, ProducerTaken
+from hms.wire.record_runs import SingleSends
 
 _Key = tuple[int, int]
 COUNTER_BITS = 40
@@ -172,6 +174,10 @@ class ProducerMemory:
             count -= 1
 
 
+def _last(of_one: tuple[_Key, Sequence[int]]) -> int:
+    return of_one[1][-1]
+
+
 class DeduplicationState:
     """What is remembered of producers and of committed transactions, by client.
 
@@ -239,6 +245,38 @@ class DeduplicationState:
         before = memory.idle_bytes
         memory.remember(first_sequence, taken, batches_max)
         self._has_grown((client_uid, handle), memory.idle_bytes - before)
+
+    def remember_sends(self, sends: SingleSends, batches_max: int) -> dict[_Key, int]:
+        """Messages that were sent one by one were taken, of producers that may be idle. Of each
+        the last ones are put, as if all had been. By producer, the index of its last message."""
+        columns, count = (sends.clients, sends.producers), len(sends.ids)
+        of_each: dict[_Key, Sequence[int]] = {}
+        if all(column.count(column[0]) == count for column in columns):
+            of_each[columns[0][0], columns[1][0]] = range(count)
+        else:
+            indices_of: dict[_Key, list[int]] = {}
+            for i, key in enumerate(zip(*columns, strict=True)):
+                indices_of.setdefault(key, []).append(i)
+            of_each.update(indices_of)
+        for key, indices in sorted(of_each.items(), key=_last):
+            numbered, firsts = indices, sends.sequences
+            if len(indices) < count or 0 in firsts:
+                numbered = [i for i in indices if firsts[i]]
+                firsts = array("Q", [firsts[i] for i in numbered])
+            if numbered and all(map(lt, firsts, firsts[1:])) and len(firsts) > batches_max:
+                memory = self.producer(*key)
+                memory.forgotten = max(memory.forgotten, firsts[-batches_max - 1])
+                numbered = numbered[-batches_max:]
+            for i in numbered:
+                taken = Taken(sends.ids[i], sends.times_ms[i], 1)
+                self.remember(*key, sends.sequences[i], taken, batches_max)
+        return {key: indices[-1] for key, indices in of_each.items()}
+
+    def used(self, keys: Iterable[_Key]) -> None:
+        """These were used one after the other: the last of them is forgotten last."""
+        for key in keys:
+            if key in self._idle:
+                self._idle.move_to_end(key)
 
     def _keep(self, key: _Key, memory: ProducerMemory) -> None:
         self._take_idle(key)

@@ -43,6 +43,7 @@ from hms.store.interface import (
     SegmentGoneError,
     StoredRecord,
 )
+from hms.wire.record_runs import NO_RUNS
 
 T = TypeVar("T")
 
@@ -110,7 +111,7 @@ class DatabaseStore:
 
     # boot
 
-    def recover(self) -> Iterator[StoredRecord]:
+    def recover(self, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:  # noqa: ARG002
         """What the tables hold, as the fewest records that tell it."""
         backend, meta = self._backend, self._meta
         with self._available():
@@ -233,7 +234,7 @@ class DatabaseStore:
         """Tables have none."""
         return 0
 
-    def pinned_records(self, segment: int) -> Iterator[StoredRecord]:
+    def pinned_records(self, segment: int, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:  # noqa: ARG002
         """Tables have no segments."""
         raise SegmentGoneError(segment)
 

@@ -32,11 +32,11 @@ that its successor was removed.
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import msgspec
 
 from hms.store.interface import Parts
+from hms.wire.record_runs import crc32
 
 MAGIC: Final = b"HMSLOG\x00\x01"
 VERSION: Final = 3

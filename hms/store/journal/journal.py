@@ -47,6 +47,7 @@ from hms.store.journal.record_fetch import Fetch
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment import Segment
 from hms.store.journal.segment_manager import LogLimits, SegmentManager
+from hms.wire.record_runs import NO_RUNS
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 4096
@@ -155,11 +156,11 @@ class Journal:
             return False
         return self._spare.is_due or self._ring.is_due(self.durable_lsn)
 
-    def recover(self) -> Iterator[StoredRecord]:
+    def recover(self, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
         """Every record in order; what a crash tore is cut off at the end."""
         recovery = self._recovery = Recovery(self._disk, self._path, self._node_uid)
         self._durable_end = sys.maxsize  # whatever is given out here lies on the disk
-        records = recovery.records()
+        records = recovery.records(runs_of)
         while True:
             try:
                 record = next(records, None)
@@ -282,11 +283,11 @@ class Journal:
         """The segment that is written now: all before it are safe."""
         return self._segment.number if self._segment else 0
 
-    def pinned_records(self, segment: int) -> Iterator[StoredRecord]:
+    def pinned_records(self, segment: int, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
         """The records of a pinned segment. Raises SegmentGoneError and StoreCorrupt."""
         assert self._recovery is not None, "recover() comes first"
         try:
-            yield from self._recovery.pinned_records(segment)
+            yield from self._recovery.pinned_records(segment, runs_of)
         except FileNotFoundError as error:
             raise SegmentGoneError(segment) from error
         except OSError as error:

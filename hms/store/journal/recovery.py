@@ -24,6 +24,7 @@ from hms.store.journal.segment_walk import (
     segment_file,
     segment_numbers,
 )
+from hms.wire.record_runs import NO_RUNS
 
 FIRST_NUMBER = 1
 FIRST_LSN = 1
@@ -73,8 +74,8 @@ class Recovery:
         self.pinned: dict[int, int] = {}
         """Sizes of those behind the log that hold live messages."""
 
-    def records(self) -> Iterator[StoredRecord]:
-        """Every record in order; changes nothing."""
+    def records(self, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
+        """Every record in order, or runs of that kind; changes nothing."""
         segments = self._survey()
         if not segments:
             return
@@ -82,10 +83,10 @@ class Recovery:
         self.next_lsn = segments[0].first_lsn
         self._check_owner(segments)
         for info, successor in zip_longest(segments, segments[1:]):
-            yield from self._segment(info, successor)
+            yield from self._segment(info, successor, runs_of)
         self._find_end(segments)
 
-    def pinned_records(self, number: int) -> Iterator[StoredRecord]:
+    def pinned_records(self, number: int, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
         """The records of a segment that was pinned. FileNotFoundError; StoreCorrupt where one does
         not verify."""
         suffix = PINNED_SUFFIX if number in self.pinned else LOG_SUFFIX
@@ -93,7 +94,7 @@ class Recovery:
         info = read_info(self._disk, file, number, is_last=False)
         self._check_owner([info])
         with opened(self._disk, file) as fd:
-            yield from alone_records(Walk(self._disk, fd, info), info)
+            yield from alone_records(Walk(self._disk, fd, info), info, runs_of)
 
     def cut_tail(self) -> None:
         """Cut the last segment behind its last record, so that no bytes of a torn write remain; it
@@ -144,13 +145,15 @@ class Recovery:
                 detail += "numbers follow from the names of domain and node and from HMSINDEX"
                 raise StoreUnavailable(path=str(self._directory), detail=detail)
 
-    def _segment(self, info: SegmentInfo, successor: SegmentInfo | None) -> Iterator[StoredRecord]:
+    def _segment(
+        self, info: SegmentInfo, successor: SegmentInfo | None, runs_of: int
+    ) -> Iterator[StoredRecord]:
         if info.first_lsn != self.next_lsn:
             detail = f"it begins with {info.first_lsn}, but {self.next_lsn} comes next"
             raise corrupt(info.file, 0, self.next_lsn, detail)
         with opened(self._disk, info.file) as fd:
             walk = Walk(self._disk, fd, info)
-            yield from all_records(walk, info, successor)
+            yield from all_records(walk, info, successor, runs_of)
             self.next_lsn, self._tail_end, self._tail = walk.lsn, walk.at, info
             self._batch_at = walk.batch_at
 
@@ -162,29 +165,31 @@ class Recovery:
         self.version = max(info.version for info in segments)
 
 
-def alone_records(walk: Walk, info: SegmentInfo) -> Iterator[StoredRecord]:
+def alone_records(walk: Walk, info: SegmentInfo, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
     """The records of a segment whose successor may be gone. Raises StoreCorrupt when one is bad: a
     crash may have left it without its seal, but never with other bytes in its place."""
-    yield from walk.records()
+    yield from walk.records(0, runs_of)
     if not (walk.is_at_seal() or walk.is_at_zeros()):
         raise corrupt(info.file, walk.at, walk.lsn, "the record does not verify")
 
 
 def all_records(
-    walk: Walk, info: SegmentInfo, successor: SegmentInfo | None
+    walk: Walk, info: SegmentInfo, successor: SegmentInfo | None, runs_of: int = NO_RUNS
 ) -> Iterator[StoredRecord]:
     """The records of a segment. Raises StoreCorrupt when one is bad that had been synced."""
     if successor is None:
-        yield from walk.records()
+        yield from walk.records(0, runs_of)
         _check_end(walk, info)
     else:
-        yield from _followed_records(walk, info, successor.first_lsn)
+        yield from _followed_records(walk, info, successor.first_lsn, runs_of)
 
 
-def _followed_records(walk: Walk, info: SegmentInfo, next_lsn: int) -> Iterator[StoredRecord]:
+def _followed_records(
+    walk: Walk, info: SegmentInfo, next_lsn: int, runs_of: int
+) -> Iterator[StoredRecord]:
     """The records of a segment that another one follows: all up to there must be whole."""
     if walk.lsn < next_lsn:
-        for record in walk.records():
+        for record in walk.records(0, runs_of, next_lsn):
             yield record
             if walk.lsn >= next_lsn:
                 break

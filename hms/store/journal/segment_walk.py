@@ -6,7 +6,6 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown
 from hms.store.interface import SEGMENT_SHIFT, StoredRecord
@@ -24,6 +23,7 @@ from hms.store.journal.format import (
     unpack_record_header,
     unpack_segment_header,
 )
+from hms.wire.record_runs import NO_RUNS, RUN, RUN_RECORDS, crc32, records_of
 
 LOG_SUFFIX: Final = ".log"
 HISTORY_SUFFIX: Final = ".history"
@@ -40,6 +40,7 @@ _NAME: Final = re.compile(r"(\d{16})(\.log|\.pinned|\.history)")
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 SECTOR_BYTES: Final = 512
 """A disk writes one in full or not at all."""
+LSN_MAX: Final = (1 << 64) - 1
 
 
 class SegmentInfo(NamedTuple):
@@ -189,10 +190,19 @@ class Walk:
         self.lsn = info.first_lsn
         self.batch_at = SEGMENT_HEADER_BYTES
         """Where the last records that were written together begin: only they may be unsynced."""
+        self._no_run_before = 0
 
-    def records(self, from_lsn: int = 0) -> Iterator[StoredRecord]:
-        """Records from the present place on; those that end before from_lsn are hopped over."""
+    def records(
+        self, from_lsn: int = 0, runs_of: int = NO_RUNS, until_lsn: int = LSN_MAX
+    ) -> Iterator[StoredRecord]:
+        """Records from the present place on; those that end before from_lsn are hopped over.
+        runs_of: those of this kind, of one event each, may come as runs, before until_lsn."""
         while (header := self.header()) is not None:
+            if header.kind == runs_of and header.events == 1 and self.at >= self._no_run_before:
+                run = self._run(runs_of, until_lsn)
+                if run is not None:
+                    yield run
+                    continue
             payload = self._payload(header.length)
             is_wanted = header.lsn + header.events > from_lsn
             if payload is None or (is_wanted and not is_whole(header, payload)):
@@ -204,6 +214,27 @@ class Walk:
             self.lsn += header.events
             if is_wanted:
                 yield header.lsn, header.kind, header.events, payload, position
+
+    def _run(self, kind: int, until_lsn: int) -> StoredRecord | None:
+        """The records of this kind that stand here, if there are enough of them."""
+        if records_of is None:
+            return None
+        view, at = self._view(RECORD_HEADER_BYTES)
+        found = records_of(view, at, self.lsn, until_lsn, self._salt, kind)
+        if found[0] < RUN_RECORDS and found[3] and at:
+            self.forget_window()  # more of them may stand behind what was read
+            view, at = self._view(RECORD_HEADER_BYTES)
+            found = records_of(view, at, self.lsn, until_lsn, self._salt, kind)
+        count, end, batch_at, _ = found
+        if count < RUN_RECORDS:
+            self._no_run_before = self.at + end - at + 1
+            return None
+        if batch_at >= 0:
+            self.batch_at = self.at + batch_at - at
+        run = self.lsn, kind | RUN, count, view[at:end], self._base + self.at
+        self.at += end - at
+        self.lsn += count
+        return run
 
     def header(self) -> RecordHeader | None:
         """The next record's header if it verifies and follows in sequence."""

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from hms.boot.recovering import RUNS_OF
 from hms.engine import state
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
@@ -60,7 +61,7 @@ def calls_of(path):
 
     sys.setprofile(noted)
     try:
-        for _, kind, _, payload, position in journal.recover():
+        for _, kind, _, payload, position in journal.recover(RUNS_OF):
             recovery.apply(kind, payload, position)
         recovery.finish()
     finally:
