@@ -12,8 +12,7 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.groups import candidates, scan_slices
 from hms.engine.groups.scan_order import BEGINNING, END
-from hms.engine.log import packed_block
-from hms.engine.log import recovery as recovery_module
+from hms.engine.log import packed_block, pinned_recovery
 from hms.engine.log.pinned_recovery import PinnedStub
 from hms.engine.queue.settlement import Return
 from hms.errors.catalogue import StoreFailed
@@ -40,7 +39,7 @@ def batches(node, count, first=1, size=BATCH, **row):
 def made(monkeypatch):
     """How many messages each function that makes some has made."""
     counts = {"packed": 0, "each": 0}
-    for name, module in (("packed", packed_block), ("each", recovery_module)):
+    for name, module in (("packed", packed_block), ("each", pinned_recovery)):
 
         def make(rows, *rest, _name=name, _make=module.make_messages, **more):
             counts[_name] += len(rows)

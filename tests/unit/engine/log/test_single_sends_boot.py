@@ -7,7 +7,7 @@ import pytest
 
 from hms.boot.recovering import RUNS_OF
 from hms.engine.engine import Engine
-from hms.engine.log import recovery as recovery_module
+from hms.engine.log import pinned_recovery
 from hms.engine.log.packed_block import PackedSends
 from hms.engine.log.pinned_recovery import PinnedStub
 from hms.engine.queue.settlement import Return
@@ -35,13 +35,13 @@ def singles(node, count, first=1, producer=1, **row):
 @pytest.fixture
 def made(monkeypatch):
     """The ids of messages that the boot made one by one."""
-    ids, make = [], recovery_module.make_messages
+    ids, make = [], pinned_recovery.make_messages
 
     def noted(rows, payloads, first_id, *rest, **more):
         ids.extend(range(first_id, first_id + len(rows)))
         return make(rows, payloads, first_id, *rest, **more)
 
-    monkeypatch.setattr(recovery_module, "make_messages", noted)
+    monkeypatch.setattr(pinned_recovery, "make_messages", noted)
     return ids
 
 
