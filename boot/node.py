@@ -61,7 +61,7 @@ from hms.server.progress import Progress
 from hms.server.rare_lines import RareLines
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
-from hms.wire.operations import SwitchOver
+from hms.wire.operations import AddReplica, Operation, RemoveReplica, SwitchOver
 from hms.workers.lanes import AGAIN, PARK, Handle, LanePool
 from hms.workers.storage import StoragePool
 
@@ -100,7 +100,7 @@ class NodeProcess:
             node.name, StateFile(state_file_of(node)), node.watchdog_s, Notifier.taken()
         )
         self._vitals.start()
-        moving = {} if taken.hand_over is None else {"switch_over": self._switch_over}
+        moving = {} if taken.hand_over is None else {"replicas": self._on_replicas}
         self._own = NodeOperations(Alerts(compose.clock_ms), LogLevels(), self._figures, **moving)
         self.moves_to = ""
         """The replica that is to lead from now on: this process then follows."""
@@ -439,6 +439,21 @@ class NodeProcess:
             threading.Thread(target=self._drain, name="hms-stop", daemon=True).start()
         else:
             self._gateway.stop()
+
+    def _on_replicas(self, asked: Operation) -> dict[str, Any]:
+        """What an operator wants of the copies."""
+        taken = self._taken
+        assert taken.add is not None
+        assert taken.remove is not None
+        match asked:
+            case SwitchOver():
+                return self._switch_over(asked)
+            case AddReplica():
+                taken.add(asked.name)
+            case RemoveReplica():
+                taken.remove(asked.name)
+        log.warning("%s: %s", type(asked).__name__, getattr(asked, "name", ""))
+        return taken.facts()
 
     def _switch_over(self, asked: SwitchOver) -> dict[str, Any]:
         """Another replica is to lead; under the engine's lock, so between two commands."""

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from hms.boot import compose
+from hms.boot.config import load
 from hms.boot.entries import Config, Node
 from hms.boot.secrets_of import password_of
 from hms.errors.catalogue import (
@@ -43,9 +44,20 @@ from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.reader import list_segments
 
-__all__ = ["Led", "await_leader", "begin_replicas", "endpoint_of", "lead", "make_arbiter"]
+__all__ = [
+    "Led",
+    "await_found",
+    "await_leader",
+    "await_members",
+    "begin_replicas",
+    "endpoint_of",
+    "lead",
+    "make_arbiter",
+    "peers_now",
+]
 
 
+Found = TypeVar("Found")
 LOOK_AGAIN_S: Final = 1.0
 """What an arbiter tells of changes is a hint, which may not come."""
 
@@ -215,6 +227,20 @@ def begin_replicas(config: Config, node: Node) -> Configuration:
 
 def await_leader(arbiter: Arbiter, after: int, timeout_s: float) -> Configuration | None:
     """The configuration when somebody leads in a later epoch; None when nobody does in time."""
+
+    def look() -> Configuration | None:
+        standing = arbiter.read()
+        leader = None if standing is None else standing.leader
+        is_led = leader is not None and leader.epoch > after
+        return standing.configuration if standing is not None and is_led else None
+
+    return await_found(arbiter, look, timeout_s)
+
+
+def await_found(
+    arbiter: Arbiter, look: Callable[[], Found | None], timeout_s: float
+) -> Found | None:
+    """What look() finds; None when it finds nothing in time."""
     changed = threading.Event()
     unwatch = arbiter.watch(changed.set)
     until = time.monotonic() + timeout_s
@@ -222,10 +248,8 @@ def await_leader(arbiter: Arbiter, after: int, timeout_s: float) -> Configuratio
         while True:
             changed.clear()
             with suppress(ArbiterUnavailable):
-                standing = arbiter.read()
-                leader = None if standing is None else standing.leader
-                if standing is not None and leader is not None and leader.epoch > after:
-                    return standing.configuration
+                if (found := look()) is not None:
+                    return found
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return None
@@ -255,10 +279,7 @@ def _group(config: Config, node: Node) -> Group:
     if (None if keys is None else keys.public.decode()) != own.public_key:
         detail = f"public_key of [replica.{own.name}] is not that of its key_file, {own.key_file}"
         raise LinkKeyError(detail=detail)
-    peers = {
-        one.name: Peer(one.name, one.address, one.public_key or "")
-        for one in config.replicas_of(node)
-    }
+    peers = _peers(config, node)
     limits = Limits(
         config.copies_min_of(node),
         node.replica_timeout_s,
@@ -266,6 +287,32 @@ def _group(config: Config, node: Node) -> Group:
         is_all=node.confirm == "ALL",
     )
     return Group(node.name, node.replica, peers, config.arbiter.lease_s, limits, keys)
+
+
+def _peers(config: Config, node: Node) -> dict[str, Peer]:
+    return {
+        one.name: Peer(one.name, one.address, one.public_key or "")
+        for one in config.replicas_of(node)
+    }
+
+
+def peers_now(config: Config, node: Node) -> dict[str, Peer]:
+    """All replicas of a node, as its hms.conf has them by now. ConfigError."""
+    now = load(config.path)
+    return _peers(now, now.node(node.name))
+
+
+def await_members(
+    arbiter: Arbiter, is_so: Callable[[Configuration], bool], timeout_s: float
+) -> Configuration | None:
+    """The configuration when it is so; None when it is not in time."""
+
+    def look() -> Configuration | None:
+        standing = arbiter.read()
+        is_there = standing is not None and is_so(standing.configuration)
+        return standing.configuration if standing is not None and is_there else None
+
+    return await_found(arbiter, look, timeout_s)
 
 
 def _state(arbiter: Arbiter, group: Group, config: Config, node: Node) -> CopyState:

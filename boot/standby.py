@@ -51,7 +51,7 @@ class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
     directory, or of a replica that leads; has_waited: it stood by, and its parent process was told
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
-    leads, and how another one is to."""
+    leads, and how another one is to; add, remove: have a replica count, or count no more."""
 
     node: Node
     store: Store
@@ -61,6 +61,8 @@ class Taken(msgspec.Struct, frozen=True):
     copies: Callable[[], dict[str, Any]] | None = None
     epoch: int = 0
     hand_over: Callable[[str], str] | None = None
+    add: Callable[[str], None] | None = None
+    remove: Callable[[str], None] | None = None
 
     def why(self, fault: BaseException) -> BaseException:
         """The fault of a store, or that another one has it: then nothing else matters."""
@@ -97,10 +99,14 @@ def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool)
 
 
 def _led(config: Config, node: Node, told: "_Told") -> Taken:
-    from hms.boot.replicating import lead  # noqa: PLC0415 - a node alone does not pay for it
+    from hms.boot import replicating  # noqa: PLC0415 - a node alone does not pay for it
 
-    store, primary, files = lead(config, node, told.waits_for, told.goes_on)
-    about = files, primary.describe, primary.epoch, primary.hand_over
+    store, primary, files = replicating.lead(config, node, told.waits_for, told.goes_on)
+
+    def add(name: str) -> None:
+        primary.add(name, replicating.peers_now(config, node))
+
+    about = files, primary.describe, primary.epoch, primary.hand_over, add, primary.remove
     return Taken(node, store, primary, told.has_waited, *about)
 
 

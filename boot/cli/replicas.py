@@ -1,4 +1,4 @@
-"""hms replica: copies of a node's log on two machines."""
+"""hms replica: copies of a node's log on several machines."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,13 +8,14 @@ from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
+    from hms.server.arbiter import Configuration
 
 __all__ = ["replica", "switchover"]
 
 
 @click.group()
 def replica() -> None:
-    """Copies of a node's log on two machines, of which one leads."""
+    """Copies of a node's log on several machines, of which one leads."""
 
 
 @replica.command()
@@ -22,7 +23,7 @@ def replica() -> None:
 def init(target: Target) -> None:
     """Make this machine's store the first copy, once: where there is a log already, there.
 
-    Then boot both machines; the other one gets the log.
+    Then boot the machines; the others get the log.
     """
     from hms.boot.replicating import begin_replicas  # noqa: PLC0415 - not for --help
     from hms.boot.supervise import find  # noqa: PLC0415
@@ -33,7 +34,111 @@ def init(target: Target) -> None:
         raise NodeRunning(node=node.name, pid=process.pid)
     first = begin_replicas(config, node)
     said = {"node": node.name, "replica": node.replica, "log": first.log, "epoch": first.epoch}
-    target.say(f"{node.replica} has the first copy of {node.name}; boot it, then the other", said)
+    target.say(f"{node.replica} has the first copy of {node.name}; boot it, then the others", said)
+
+
+@replica.command()
+@target_options
+@click.argument("name")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=600, show_default=True, help="Seconds to wait."
+)
+def add(target: Target, name: str, timeout_s: float) -> None:
+    """Have a replica count that hms.conf has by now, or that was removed; returns when it has the
+    whole log and counts. Boot it meanwhile; the node works on."""
+    from hms.boot.replicating import await_members, make_arbiter  # noqa: PLC0415 - not for --help
+
+    config, node = _node(target)
+    arbiter = make_arbiter(config, node)
+    try:
+        target.administer("replica.add", name=name)
+        now = await_members(arbiter, lambda one: name in _members(one), timeout_s)
+    finally:
+        arbiter.close()
+    _tell_members(target, node, now, f"{name} to have the whole log", timeout_s)
+
+
+@replica.command()
+@target_options
+@click.argument("name")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=60, show_default=True, help="Seconds to wait."
+)
+def remove(target: Target, name: str, timeout_s: float) -> None:
+    """Have a replica count no more, until it is added. Then stop it, and take it out of hms.conf.
+
+    Refused while it leads, and where too few copies would be left.
+    """
+    from hms.boot.replicating import await_members, make_arbiter  # noqa: PLC0415 - not for --help
+
+    config, node = _node(target)
+    arbiter = make_arbiter(config, node)
+    try:
+        target.administer("replica.remove", name=name)
+        now = await_members(arbiter, lambda one: name in one.removed, timeout_s)
+    finally:
+        arbiter.close()
+    _tell_members(target, node, now, f"{name} to count no more", timeout_s)
+
+
+@replica.command()
+@target_options
+@click.argument("name")
+@click.option("--lossy", "is_lossy", is_flag=True, help="Go on without the others.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=60, show_default=True, help="Seconds to wait."
+)
+def promote(target: Target, name: str, is_lossy: bool, is_agreed: bool, timeout_s: float) -> None:
+    """Have this machine's copy lead although too few others are left for a take-over. What they had
+    confirmed and it lacks is lost: its clients are told so.
+
+    Refused while another one leads, or enough copies answer: then one takes over by itself.
+    """
+    from hms.boot.promoting import Promotion  # noqa: PLC0415 - not for --help
+    from hms.boot.replicating import make_arbiter  # noqa: PLC0415
+    from hms.boot.roles import role_of  # noqa: PLC0415
+    from hms.boot.supervise import find  # noqa: PLC0415
+    from hms.errors.catalogue import TakeOverRefused  # noqa: PLC0415
+
+    config, node = _node(target)
+
+    def is_waiting() -> bool:
+        process = find(node)
+        return process is not None and role_of(node, process.pid) is not None
+
+    def agrees(what: str) -> bool:
+        question = f"{what}. What others confirmed behind that is lost. Go on?"
+        return is_lossy and (is_agreed or click.confirm(question, err=True))
+
+    detail = f"this machine is {node.replica}" if name != node.replica else ""
+    if not detail and find(node) is None:
+        detail = "it does not run: boot it first"
+    if detail:
+        raise TakeOverRefused(replica=name, node=node.name, detail=detail)
+    arbiter = make_arbiter(config, node)
+    try:
+        now = Promotion(arbiter, config, node, is_waiting, agrees).run(timeout_s)
+    finally:
+        arbiter.close()
+    said = {"node": node.name, "primary": now.primary, "epoch": now.epoch}
+    target.say(f"{now.primary} leads {node.name} in epoch {now.epoch}", said)
+
+
+def _members(now: "Configuration") -> list[str]:
+    return [one.name for one in now.members]
+
+
+def _tell_members(
+    target: Target, node: "Node", now: "Configuration | None", what: str, timeout_s: float
+) -> None:
+    from hms.errors.catalogue import RequestTimeout  # noqa: PLC0415 - not for --help
+
+    if now is None:
+        raise RequestTimeout(what=what, timeout_s=timeout_s)
+    names = _members(now)
+    said = {"node": node.name, "members": names, "copies": now.copies, "version": now.version}
+    target.say(f"copies of {node.name} that count: {', '.join(names)}", said)
 
 
 @replica.command()
@@ -43,6 +148,7 @@ def status(target: Target) -> None:
     or nobody leads."""
     from hms.boot.replicating import endpoint_of, make_arbiter  # noqa: PLC0415 - not for --help
     from hms.errors.catalogue import ReplicasNotBegun  # noqa: PLC0415
+    from hms.server.replicas.promises import promises_needed  # noqa: PLC0415
 
     config, node = _node(target)
     arbiter = make_arbiter(config, node)
@@ -62,7 +168,11 @@ def status(target: Target) -> None:
         "primary": now.primary if leader is not None else "",
         "members": members,
         "copies": now.copies,
+        "promises": promises_needed(now),
+        "copies_min": config.copies_min_of(node),
         "is_protected": len(members) > 1,
+        "removed": list(now.removed),
+        "lossy": list(now.lossy),
         "set_aside": _set_aside(node),
     }
     rows = _rows(config, node)
@@ -139,6 +249,6 @@ def _node(target: Target) -> "tuple[Config, Node]":
     if node.replica is None:
         raise NotSupported(
             feature=f"hms replica for {node.name}, which has none",
-            instead="Add [arbiter] and two [replica.NAME] to hms.conf, and replica to the node.",
+            instead="Add [arbiter] and a [replica.NAME] for each copy to hms.conf.",
         )
     return config, node

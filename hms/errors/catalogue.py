@@ -1529,6 +1529,31 @@ class SwitchoverRefused(TpInvalid):
     )
 
 
+class ReplicaChangeRefused(TpInvalid):
+    """HMS-5074: the copies of {node} stay as they are, {replica} is not {change}: {detail}."""
+
+    number: ClassVar[int] = 5074
+    text: ClassVar[str] = (
+        "the copies of {node} stay as they are, {replica} is not {change}: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Nothing was changed. `hms replica status` says which copies count and what they "
+        "have."
+    )
+
+
+class TakeOverRefused(TpInvalid):
+    """HMS-5075: {replica} does not take {node} over: {detail}."""
+
+    number: ClassVar[int] = 5075
+    text: ClassVar[str] = "{replica} does not take {node} over: {detail}"
+    cure_text: ClassVar[str] = (
+        "Nothing was changed. While a copy leads, `hms switchover` moves the node. With too "
+        "few copies for a take-over boot another one; only where their disks are lost for "
+        "good, `hms replica promote NAME --lossy` goes on with what this one has."
+    )
+
+
 class StoreFenced(TpSystem):
     """HMS-5020: another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}."""
 
@@ -2406,6 +2431,8 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5071: LeadershipLost,
     5072: NotPrimary,
     5073: SwitchoverRefused,
+    5074: ReplicaChangeRefused,
+    5075: TakeOverRefused,
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
@@ -2599,6 +2626,7 @@ __all__ = [
     "ReplayGap",
     "ReplayTakenOver",
     "ReplicaAddressInUse",
+    "ReplicaChangeRefused",
     "ReplicaFrameBad",
     "ReplicaUnknown",
     "ReplicaWentBack",
@@ -2654,6 +2682,7 @@ __all__ = [
     "StoreUnavailable",
     "SubscriptionNotFound",
     "SwitchoverRefused",
+    "TakeOverRefused",
     "TemporaryDestination",
     "TokenRefused",
     "TooManyConnections",

@@ -1,5 +1,5 @@
 """Operations on the node's process itself: its alerts, its log, its figures for metrics, and that
-another replica is to lead."""
+another replica is to lead, or to count."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,18 @@ from hms.wire import operations as ops
 
 __all__ = ["NODE_OPERATIONS", "NodeOperations"]
 
-NODE_OPERATIONS = ("alert.list", "log.level", "replica.switchover")
+NODE_OPERATIONS = (
+    "alert.list",
+    "log.level",
+    "replica.add",
+    "replica.remove",
+    "replica.switchover",
+)
 
 
-def _no_replicas(_asked: ops.SwitchOver) -> dict[str, Any]:
+def _no_replicas(_asked: ops.Operation) -> dict[str, Any]:
     raise NotSupported(
-        feature="a switchover of a node without replicas",
+        feature="a switchover, or another copy, of a node without replicas",
         instead="hms down stops it; with [replica.NAME] another machine goes on.",
     )
 
@@ -29,18 +35,18 @@ class NodeOperations:
         alerts: Alerts,
         levels: LogLevels,
         figures: Callable[[], dict[str, Any]] = dict,
-        switch_over: Callable[[ops.SwitchOver], dict[str, Any]] = _no_replicas,
+        replicas: Callable[[ops.Operation], dict[str, Any]] = _no_replicas,
     ) -> None:
         self.alerts = alerts
         self.levels = levels
-        self._figures, self._switch_over = figures, switch_over
+        self._figures, self._replicas = figures, replicas
 
     def operate(self, asked: ops.Operation) -> Any:
         """Plain data."""
         if isinstance(asked, ops.SetLogLevel):
             return self.levels.change(asked)
-        if isinstance(asked, ops.SwitchOver):
-            return self._switch_over(asked)
+        if isinstance(asked, ops.SwitchOver | ops.AddReplica | ops.RemoveReplica):
+            return self._replicas(asked)
         return {"active": self.alerts.active(), "ended": self.alerts.ended()}
 
     def figures(self) -> dict[str, Any]:

@@ -194,6 +194,8 @@ _OPERATIONS = (
     _operation("metrics.show", ops.ShowMetrics, _A.VIEW, "node", _R.READ),
     _operation("alert.list", ops.Nothing, _A.VIEW, "node", _R.READ),
     _operation("log.level", ops.SetLogLevel, _A.OPERATE, "node", _R.ONCE),
+    _operation("replica.add", ops.AddReplica, _A.OPERATE, "node", _R.SAME),
+    _operation("replica.remove", ops.RemoveReplica, _A.OPERATE, "node", _R.SAME),
     _operation("replica.switchover", ops.SwitchOver, _A.OPERATE, "node", _R.ONCE),
     *_of_destinations("queue"),
     *_of_destinations("topic"),

@@ -12,6 +12,7 @@ from hms.errors.catalogue import InvalidArgument
 from hms.wire.structure_base import U63, Name, Text
 
 __all__ = [
+    "AddReplica",
     "AlterDestination",
     "AlterMessages",
     "BanClient",
@@ -35,6 +36,7 @@ __all__ = [
     "Nothing",
     "Operation",
     "PauseDestination",
+    "RemoveReplica",
     "ReportResources",
     "ReturnLetters",
     "ScaleServer",
@@ -131,6 +133,18 @@ class SetLogLevel(Operation, frozen=True):
     level: Name
     name: Text = ""
     seconds: U63 = 0
+
+
+class AddReplica(Operation, frozen=True):
+    """The replica of that name, as hms.conf of the primary has it now, counts when it has all."""
+
+    name: Name
+
+
+class RemoveReplica(Operation, frozen=True):
+    """The replica of that name counts no more, until it is added."""
+
+    name: Name
 
 
 class SwitchOver(Operation, frozen=True):

@@ -3,6 +3,7 @@
 Two processes with folders of their own, and a real arbiter. HMS_HA=full: 100 kills with each kind.
 """
 
+import json
 import os
 import re
 import socket
@@ -116,6 +117,7 @@ def test_one_of_three_takes_over_again_and_again_and_nothing_is_lost_or_doubled(
             one.boot()
         wait_for_all(nodes)
         sender = Sender(nodes)
+        remove_and_add(nodes, sender)
         for number in range(KILLS):
             sender.wait_for(20)
             led = said_by(*nodes)
@@ -138,6 +140,69 @@ def test_one_of_three_takes_over_again_and_again_and_nothing_is_lost_or_doubled(
         sender.end()
 
         assert bodies(*nodes) == sender.confirmed
+
+
+def remove_and_add(nodes, sender):
+    """A copy counts no more, and again, while messages come; below copies_min it is refused."""
+    with connect(*nodes) as connection:
+
+        def change(verb, name):
+            return connection.administer(f"replica.{verb}", {"name": name})["replication"]
+
+        def members():
+            return sorted(said_by(*nodes)["members"])
+
+        me = said_by(*nodes)["replica"]
+        one, other = (name for name in "abc" if name != me)
+        with pytest.raises(hms.ReplicaChangeRefused, match="it leads: hms switchover first"):
+            change("remove", me)
+        with pytest.raises(hms.ReplicaChangeRefused, match=r"has no \[replica.z\]"):
+            change("add", "z")
+        change("remove", one)
+        wait_until(lambda: members() == sorted([me, other]), WAIT_S)
+        with pytest.raises(hms.ReplicaChangeRefused, match="1 copy would be left, copies_min is 2"):
+            change("remove", other)
+        sender.wait_for(20)
+        assert members() == sorted([me, other])  # though it has all, and is heard
+        change("add", one)
+        wait_for_all(nodes)
+
+
+@full
+def test_a_copy_that_is_left_alone_goes_on_when_an_operator_says_so(tmp_path, arbiter):
+    """Two of three are lost with their disks, and the third one lacks 30 messages: refused while
+    anybody leads or may, then ConfirmedLost names what is missing (44)."""
+    with machines(tmp_path, arbiter, "a", "b", "c", replica_lost_s=600) as nodes:
+        for one in nodes:
+            one.boot()
+        wait_for_all(nodes)
+        led = "abc".index(said_by(*nodes)["replica"])
+        c, others = nodes[led - 1], [one for one in nodes if one is not nodes[led - 1]]
+        lost = []
+        with connect(*nodes, exception_listener=lost.append) as connection:
+            producer = connection.session().producer("orders")
+            producer.send(b"at all three")
+            wait_until(lambda: said_by(*nodes)["failures_survived"] == 1, WAIT_S)
+            name = c.folder.name
+            code, said = hms_command(c, "replica", "promote", name, "--lossy", "--yes")
+            assert (code, "leads in epoch 1" in said) == (1, True), said
+            c.kill()
+            for number in range(30):
+                producer.send(b"%d" % number)
+            for one in others:
+                one.kill()
+            c.boot()
+            code, said = hms_command(c, "replica", "promote", name)
+            assert (code, "a take-over needs 2 of" in said) == (1, True), said
+            code, said = hms_command(c, "replica", "promote", name, "--lossy", "--yes")
+            assert (code, f"{name} leads" in said) == (0, True), said
+            producer.send(b"goes on")
+            wait_until(lambda: lost, WAIT_S)
+        (fault,) = (one for one in lost if isinstance(one, hms.ConfirmedLost))
+        assert fault.fields["count"] == 30
+        code, said = hms_command(c, "replica", "status", "--json")
+        assert json.loads(said)["lossy"] != []
+        assert bodies(c) == [b"at all three", b"goes on"]
 
 
 @full

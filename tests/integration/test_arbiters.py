@@ -278,6 +278,22 @@ def test_only_the_leader_of_the_epoch_changes_the_configuration(engine, pair):
     assert not a.change(4, Configuration(5, won.log, 2, "b", 1, won.members, 2, 2))
 
 
+def test_an_operator_has_one_copy_go_on_only_while_no_other_one_leads(engine, pair):
+    """By version, too; a copy that has a lease of its own is no obstacle to itself."""
+    a, b = pair
+    a.campaign(1, "a", 1)
+    alone = Configuration(3, FIRST.log, 1, "a", 1, FIRST.members[1:2], 1, 2, lossy=(1,))
+
+    assert not b.force(2, alone)
+    engine.end_leases()
+    assert not b.force(1, alone)
+    assert b.force(2, alone)
+    assert a.read().configuration == alone
+    assert b.campaign(3, "b", 4) is not None
+    later = Configuration(5, FIRST.log, 2, "b", 4, FIRST.members[1:2], 1, 2, lossy=(1, 2))
+    assert b.force(4, later)
+
+
 def test_a_watcher_is_told(engine, pair):
     """It is a hint: it reads for itself."""
     a, _ = pair

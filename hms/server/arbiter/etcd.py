@@ -65,10 +65,7 @@ class EtcdArbiter:
         if config is None:
             return None
         now = self._seen.decode(_value(config), self._endpoint)
-        who = None
-        if leader is not None:
-            name, _, epoch = _value(leader).decode(errors="replace").rpartition(" ")
-            who = Leader(name, int(epoch) if epoch.isdigit() else 0)
+        who = None if leader is None else _leader(leader)
         return Standing(now, who, "" if preferred is None else _value(preferred).decode())
 
     def begin(self, first: Configuration) -> bool:
@@ -84,6 +81,20 @@ class EtcdArbiter:
         if now.version != expected_version or not led_by(now, new, self._granted):
             return False
         return self._transaction([_unchanged(config)], [self._put_config(new)])
+
+    def force(self, expected_version: int, new: Configuration) -> bool:
+        """See Arbiter."""
+        config, leader, _ = self._look()
+        if config is None:
+            return False
+        if self._seen.decode(_value(config), self._endpoint).version != expected_version:
+            return False
+        free = _absent(self._key("leader"))
+        if leader is not None:
+            free = _unchanged(leader)
+            if _leader(leader).replica != new.members[0].name:
+                return False
+        return self._transaction([_unchanged(config), free], [self._put_config(new)])
 
     def campaign(self, expected_version: int, replica: str, start: int) -> Configuration | None:
         """See Arbiter."""
@@ -244,6 +255,11 @@ def _coded(text: str) -> str:
 
 def _value(found: Any) -> bytes:
     return base64.b64decode(found.get("value", ""))  # an empty one is left out
+
+
+def _leader(found: Any) -> Leader:
+    name, _, epoch = _value(found).decode(errors="replace").rpartition(" ")
+    return Leader(name, int(epoch) if epoch.isdigit() else 0)
 
 
 def _absent(key: str) -> dict[str, Any]:

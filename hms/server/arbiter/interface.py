@@ -30,10 +30,12 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start: int = 0
 
 
-class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """version: raised by each change; log: the node's, in hexadecimal; epoch, primary, start: who
     was granted the last term; copies: how many must have synced before a confirmation;
-    copies_min: the fewest members; record_format: the highest that all members know."""
+    copies_min: the fewest members; record_format: the highest that all members know; removed: names
+    of replicas that an operator removed; lossy: epochs behind which an operator had a copy go on
+    without enough others."""
 
     version: int
     log: str
@@ -44,6 +46,8 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     copies: int = 1
     copies_min: int = 1
     record_format: int = 2
+    removed: tuple[str, ...] = ()
+    lossy: tuple[int, ...] = ()
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -78,6 +82,11 @@ class Arbiter(Protocol):
     def campaign(self, expected_version: int, replica: str, start: int) -> Configuration | None:
         """The configuration with the next epoch and its lease; None when the version is another,
         somebody leads, or another one is preferred."""
+
+    def force(self, expected_version: int, new: Configuration) -> bool:
+        """By an operator, who has one copy go on without enough others: put a configuration there
+        of the next version, with that one member; False when the version is another by now, or
+        another one has a lease."""
 
     def renew(self) -> bool:
         """The lease of the epoch that campaign() gave here lives on, made again when it had ended

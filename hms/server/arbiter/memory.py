@@ -85,6 +85,18 @@ class MemoryArbiter:
         self._answer()
         return is_done
 
+    def force(self, expected_version: int, new: Configuration) -> bool:
+        """See Arbiter."""
+        engine = self._reach()
+        leader = engine.standing_leader()
+        is_free = leader is None or leader.replica == new.members[0].name
+        is_done = is_free and self._now(engine).version == expected_version
+        if is_done:
+            engine.value = encode(new)
+            engine.changed()
+        self._answer()
+        return is_done
+
     def campaign(self, expected_version: int, replica: str, start: int) -> Configuration | None:
         """See Arbiter."""
         engine = self._reach()

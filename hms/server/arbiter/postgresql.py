@@ -34,6 +34,10 @@ _BEGIN: Final = """INSERT INTO hms_arbiter (domain, node, version, value) VALUES
     ON CONFLICT DO NOTHING RETURNING version"""
 _CHANGE: Final = """UPDATE hms_arbiter SET version = %s, value = %s
     WHERE domain = %s AND node = %s AND version = %s RETURNING version"""
+_FORCE: Final = """UPDATE hms_arbiter SET version = %s, value = %s, preferred = NULL
+    WHERE domain = %s AND node = %s AND version = %s
+    AND (lease_until IS NULL OR lease_until <= clock_timestamp() OR leader = %s)
+    RETURNING version"""
 _CAMPAIGN: Final = """UPDATE hms_arbiter SET version = %s, value = %s, leader = %s, epoch = %s,
     lease_until = clock_timestamp() + %s * interval '1 second', preferred = NULL
     WHERE domain = %s AND node = %s AND version = %s
@@ -85,6 +89,11 @@ class PostgresqlArbiter:
             return False
         said = (new.version, encode(new), *self._key, expected_version)
         return self._one(_CHANGE, said) is not None
+
+    def force(self, expected_version: int, new: Configuration) -> bool:
+        """See Arbiter."""
+        said = (new.version, encode(new), *self._key, expected_version, new.members[0].name)
+        return self._one(_FORCE, said) is not None
 
     def campaign(self, expected_version: int, replica: str, start: int) -> Configuration | None:
         """See Arbiter."""

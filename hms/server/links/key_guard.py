@@ -47,6 +47,10 @@ class Guard:
         speaker.curve_publickey = self.own.public
         speaker.curve_secretkey = self.own.secret
 
+    def let_in(self, names: dict[str, str]) -> None:
+        """These keys too, from now on."""
+        self._names = {**self._names, **names}
+
     def learn(self, name: str, key: str) -> bool:
         """A node is going to show this key; whether that is news. One that cannot be, or is known
         as another one's, is passed over."""

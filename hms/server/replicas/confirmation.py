@@ -60,6 +60,8 @@ class Confirmation:
         self.asked: Configuration | None = None
         """A change that is prepared, or whose outcome is not known yet: both rules hold."""
         self._is_sent = False
+        self._wished: tuple[str, ...] | None = None
+        """Names that an operator wants removed, until the arbiter has them."""
         self.written = self.own = 0
         self.confirmed = 0
         self._peers: dict[str, _Peer] = {}
@@ -156,21 +158,29 @@ class Confirmation:
             self._advance()
         admitted = self._admitted(now_s)
         kept = admitted if admitted is not None else self._kept(now_s)
-        if kept is None:
+        if kept is None and self._wished is None:
             return None
+        removed = self._removed
+        kept = [one for one in kept or self.now.members if one.name not in removed]
         return structs.replace(
             self.now,
             version=self.now.version + 1,
             members=tuple(kept),
             copies=copies_needed(len(kept), is_all=self._limits.is_all),
+            removed=removed,
         )
+
+    @property
+    def _removed(self) -> tuple[str, ...]:
+        return self.now.removed if self._wished is None else self._wished
 
     def _admitted(self, now_s: float) -> list[Member] | None:
         """A copy that has all, alone or in place of one of its name; or one that began again."""
         for copy_id, peer in self._peers.items():
             member = Member(peer.name, copy_id, peer.start)
             is_here = peer.is_whole and self.is_heard(copy_id, now_s)
-            if is_here and member not in self.now.members:
+            is_new = member not in self.now.members and peer.name not in self._removed
+            if is_here and is_new:
                 return [*(one for one in self.now.members if one.name != peer.name), member]
         return None
 
@@ -216,15 +226,21 @@ class Confirmation:
         self.asked = new
 
     def may_ask(self, new: Configuration) -> bool:
-        """All that is confirmed is durable at enough of the new members (H5); then the arbiter is
-        asked, and the change is not taken back."""
+        """All that is confirmed is durable at enough of the new members (H5), also what was before
+        this term: they are whole. Then the arbiter is asked, and the change is not taken back."""
         if not self._is_sent:
-            self._is_sent = self._reached(new) >= self.confirmed
+            mine = self._me.copy_id
+            whole = sum(
+                one.copy_id == mine or bool(self._mark_of(one.copy_id)) for one in new.members
+            )
+            self._is_sent = whole >= new.copies and self._reached(new) >= self.confirmed
         return self._is_sent
 
     def settled(self, now: Configuration) -> None:
         """What the arbiter has, after it was asked."""
         self.now, self.asked, self._is_sent = now, None, False
+        if self._wished == now.removed:
+            self._wished = None
         self._advance()
 
     def in_sync(self, now_s: float) -> list[Member]:
@@ -246,6 +262,27 @@ class Confirmation:
         another one takes over by itself."""
         have = len(self.in_sync(now_s))
         return max(0, min(self.now.copies - 1, have - promises_needed(self.now)))
+
+    # what an operator wants
+
+    def remove(self, name: str, now_s: float) -> str:
+        """Have a replica count no more, until it is added; why not, "" when it is asked for."""
+        if name == self._me.name:
+            return "it leads: hms switchover first"
+        left = [one for one in self.now.members if one.name != name]
+        needed = copies_needed(len(left), is_all=self._limits.is_all)
+        have = sum(one.name != name for one in self.in_sync(now_s))
+        if len(left) < min(self._limits.copies_min, len(self.now.members)):
+            return f"{_copies(len(left))} would be left, copies_min is {self._limits.copies_min}"
+        if have < needed:
+            return f"{needed} of the {len(left)} that are left would confirm, {have} are in sync"
+        self._wished = (*(one for one in self._removed if one != name), name)
+        return ""
+
+    def add(self, name: str) -> None:
+        """Have a replica that was removed count again, when it has the whole log."""
+        if name in self._removed:
+            self._wished = tuple(one for one in self._removed if one != name)
 
     def lacks(self, name: str, now_s: float) -> str:
         """Why a replica could not lead at once with everything; "" when it could."""
@@ -276,3 +313,7 @@ class Confirmation:
                 }
             )
         return rows
+
+
+def _copies(count: int) -> str:
+    return "1 copy" if count == 1 else f"{count} copies"

@@ -5,7 +5,7 @@ Beyond loopback both ends show keys of the group (CURVE), and each knows the oth
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -63,6 +63,9 @@ class Socket(Protocol):
 
     def wake(self) -> None:
         """End a wait()."""
+
+    def let_in(self, peers: Iterable[Peer]) -> None:
+        """Copies that were not known before."""
 
     def close(self) -> None:
         """No more."""
@@ -144,6 +147,11 @@ class Listening(_Link):
     def wake(self) -> None:
         """End a wait()."""
         os.eventfd_write(self._wake, 1)
+
+    def let_in(self, peers: Iterable[Peer]) -> None:
+        """Copies that were not known before; any thread."""
+        if self._guard is not None:
+            self._guard.let_in({one.public_key: one.name for one in peers if one.public_key})
 
     def send(self, route: bytes, envelope: bytes, data: bytes) -> None:
         """To one copy; one that is gone gets nothing."""

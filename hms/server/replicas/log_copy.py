@@ -191,8 +191,10 @@ class LogCopy:
         if said.offset < end:
             there = self._disk.pread(fd, min(len(data), end - said.offset), said.offset)
             if there != data[: len(there)]:
+                pairs = zip(there, data, strict=False)
+                differs = next(n for n, (ours, theirs) in enumerate(pairs) if ours != theirs)
                 self._copy_aside(said.number)
-                self._zero(said.number, said.offset)
+                self._zero(said.number, self._record_at(said.number, said.offset + differs))
         write_all(self._disk, fd, [data], said.offset)
         self._unsynced.add(said.number)
 
@@ -203,6 +205,17 @@ class LogCopy:
             self._copy_aside(said.number)
         if SEGMENT_HEADER_BYTES <= said.end < size:
             self._zero(said.number, said.end)
+
+    def _record_at(self, number: int, offset: int) -> int:
+        """Where the record begins that has this offset: what is before it was confirmed."""
+        info = read_info(self._disk, segment_file(self._folder, number), number, is_last=True)
+        walk = Walk(self._disk, self._fd(number), info)
+        at = walk.at
+        for _ in walk.records():
+            if walk.at > offset:
+                break
+            at = walk.at
+        return at
 
     def _zero(self, number: int, end: int) -> None:
         """Zeros from there on, safe when this returns: a write that a crash tears there is known by

@@ -7,7 +7,7 @@ may take its time. A storage worker that has synced a batch waits here until eno
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from msgspec import structs
 from hms.errors.catalogue import (
     ArbiterUnavailable,
     LeadershipLost,
+    ReplicaChangeRefused,
     ReplicaFrameBad,
     StoreFenced,
     SwitchoverRefused,
@@ -55,8 +56,9 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Leadership, Role
-from hms.server.replicas.link import Group, Socket, now_s
+from hms.server.replicas.link import Group, Peer, Socket, now_s
 from hms.server.replicas.log_copy import FILES_FOLDER
+from hms.server.replicas.promises import promises_needed
 from hms.store.files import is_whole_file
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import READ, Disk
@@ -282,10 +284,48 @@ class Primary:
                 "epoch": self.epoch,
                 "members": [one.name for one in now.members],
                 "copies": now.copies,
-                "is_protected": len(now.members) > 1,
+                "version": now.version,
+                "copies_min": self._group.limits.copies_min,
+                "promises": promises_needed(now),
+                "removed": list(now.removed),
+                "failures_survived": self._confirmation.failures_survived(self._clock_s()),
+                "is_protected": self._confirmation.failures_survived(self._clock_s()) > 0,
+                "blocked_since_s": self._blocked_for_s(),
                 "replicas": self._confirmation.describe(self._clock_s()),
                 "frames_refused": self.refused,
             }
+
+    def _blocked_for_s(self) -> float | None:
+        """For how long a confirmation has waited for copies that do not come."""
+        since_s = self._blocked_since_s
+        return None if since_s is None else round(self._clock_s() - since_s, 1)
+
+    def remove(self, name: str) -> None:
+        """Have a replica count no more; the arbiter has it soon. ReplicaChangeRefused."""
+        with self._changed:
+            detail = "" if name in self._group.peers else self._unknown(name)
+            if not detail:
+                detail = self._confirmation.remove(name, self._clock_s())
+            self._changed.notify_all()
+        if detail:
+            node = self._group.node
+            raise ReplicaChangeRefused(node=node, replica=name, change="removed", detail=detail)
+
+    def add(self, name: str, peers: Mapping[str, Peer]) -> None:
+        """Have a replica count, when it has the whole log. peers: as hms.conf has them now.
+        ReplicaChangeRefused."""
+        if name not in peers or name == self._group.me:
+            detail = self._unknown(name) if name not in peers else "it leads"
+            node = self._group.node
+            raise ReplicaChangeRefused(node=node, replica=name, change="added", detail=detail)
+        with self._changed:
+            self._group = structs.replace(self._group, peers=peers)
+            self._socket.let_in(peers.values())
+            self._confirmation.add(name)
+            self._changed.notify_all()
+
+    def _unknown(self, name: str) -> str:
+        return f"hms.conf of {self._group.me} has no [replica.{name}] of this node"
 
     def hand_over(self, to: str) -> str:
         """From here on stop() has that replica lead, "" the only other one; its name.

@@ -260,12 +260,15 @@ class Walk:
         return last_written(self._disk, self._fd, self.at) == self.at
 
     def is_torn(self) -> bool:
-        """The record here was not written in full: a sector of it is still zero, as before. One
-        that was, and does not verify, is damaged. Zeros of its own look the same."""
+        """The record here was not written in full: a sector of it, or all from some place on, is
+        still zero, as before. One that was, and does not verify, is damaged. Zeros of its own look
+        the same."""
         if self.is_proved_synced():
             return False
         header = self.header()
-        size = RECORD_HEADER_BYTES if header is None else record_bytes(header.length)
+        size = RECORD_HEADER_BYTES + (0 if header is None else header.length)
+        if last_written(self._disk, self._fd, self.at) < self.at + size:
+            return True
         data = self._disk.pread(self._fd, size, self.at)
         cuts = [0, *range(-self.at % SECTOR_BYTES or SECTOR_BYTES, size, SECTOR_BYTES), size]
         return any(not any(data[one:other]) for one, other in pairwise(cuts))

@@ -26,7 +26,7 @@ from tests.support.memory import SETTINGS
 from tests.support.secured import PASSWORD, document, me, secured_node
 from tests.support.waiting import wait_until
 
-OF_THE_PROCESS = ("log.level", "replica.switchover")
+OF_THE_PROCESS = ("log.level", "replica.add", "replica.remove", "replica.switchover")
 """A broker in memory has none."""
 ORDERS = [
     row

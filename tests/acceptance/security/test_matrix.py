@@ -88,6 +88,8 @@ NEEDS = {
     "metrics.show": ["view node:NODE1"],
     "alert.list": ["view node:NODE1"],
     "log.level": ["operate node:NODE1"],
+    "replica.add": ["operate node:NODE1"],
+    "replica.remove": ["operate node:NODE1"],
     "replica.switchover": ["operate node:NODE1"],
     "client.show": ["view client:1"],
     "client.close": ["operate client:1"],

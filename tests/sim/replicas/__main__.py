@@ -14,14 +14,15 @@ def main():
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--copies", type=int, help="2 to 5; without it worlds of two and three")
     logging.disable(logging.CRITICAL)
     given = parser.parse_args()
     begun, seed, changes, confirmed, bad = time.monotonic(), given.seed, 0, 0, 0
     while (spent := time.monotonic() - begun) < given.minutes * 60:
-        world = World(seed)
+        world = World(seed, given.copies or 2 + seed % 2)
         for fault in world.run(given.steps):
             bad += 1
-            print(f"seed {seed}: {fault}", flush=True)
+            print(f"seed {seed}, {len(world.names)} copies: {fault}", flush=True)
         changes, confirmed, seed = (
             changes + world.role_changes,
             confirmed + len(world.confirmed),

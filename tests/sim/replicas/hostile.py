@@ -13,6 +13,7 @@ from hms.server.replicas.frames import (
     Envelope,
     FilePart,
     Keep,
+    Promised,
     Rejoin,
     Segment,
     Whole,
@@ -80,6 +81,24 @@ def to_primary(rng, log):
             frame(said, log=log, replica="b"),
             frame(acks),
             frame(BeatAck(1e300), log=log),
+        ]
+    )
+
+
+def to_candidate(rng, log, now):
+    """Promises of nobody, of another epoch, of a copy in a start before the last, or its own."""
+    member = rng.choice(now.members)
+    far = (1 << 40, 1 << 40, 64)
+    said = Promised(member.copy_id, now.epoch, far, is_clean=True)
+    return rng.choice(
+        [
+            garbage(rng),
+            frame(said, replica=member.name, start=1 << 20),
+            frame(said, log=log, replica=member.name, start=member.start - 1),
+            frame(said, log=log, replica="z", start=1 << 20),
+            frame(Promised("f" * 32, now.epoch, far, is_clean=True), log=log, replica=member.name),
+            frame(Promised(member.copy_id, 1, far, is_clean=True), log=log, replica=member.name),
+            frame(Ack(1 << 60, 1), log=log, replica=member.name),
         ]
     )
 

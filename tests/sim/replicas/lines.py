@@ -53,6 +53,9 @@ class Socket:
             while line.primary == self._me and line.there:
                 yield [line.route, *line.there.popleft()]
 
+    def let_in(self, peers):
+        pass
+
     def wait(self, _timeout_s):
         pass
 
@@ -71,17 +74,20 @@ class Net:
         self._rng, self.on_ack = rng, on_ack
         self.lines, self.sockets = {}, {}
         self.routes = iter(range(1, 1 << 30))
-        self.partitioned = False
+        self.cut = set()
 
-    def is_cut(self, _one, _other):
-        return self.partitioned
+    def is_cut(self, one, other):
+        return frozenset((one, other)) in self.cut
 
-    def partition(self, *, is_cut):
-        """Nothing gets through, or new lines do."""
-        self.partitioned = is_cut
-        if is_cut:
-            for line in self.lines.values():
-                line.is_cut = True
+    def partition(self, pairs):
+        """Nothing gets through between these."""
+        self.cut = set(pairs)
+        for line in self.lines.values():
+            line.is_cut |= self.is_cut(line.me, line.primary)
+
+    def heal(self):
+        """New lines work."""
+        self.cut.clear()
 
     def gone(self, name):
         """A process ended: its lines are no more, what it has said may still come."""

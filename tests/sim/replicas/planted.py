@@ -9,10 +9,12 @@ from hms.server.arbiter.interface import encode
 from hms.server.arbiter.memory import MemoryArbiter
 from hms.server.replicas.confirmation import Confirmation, _Peer
 from hms.server.replicas.follower import Follower
+from hms.server.replicas.frames import Fence
 from hms.server.replicas.leadership import Campaign, Leadership
 from hms.server.replicas.log_copy import LogCopy
 from hms.server.replicas.primary import Primary
-from hms.store.journal.segment_walk import last_written
+from hms.server.replicas.promises import GiveWay, Lead, Promises
+from hms.store.journal.segment_walk import Walk, last_written
 
 
 def confirmed_by_one_fewer(patch):
@@ -76,6 +78,7 @@ def stranger_campaigns(patch):
         return action
 
     patch.setattr(Leadership, "decide", hasty)
+    stranger_promises(patch)
 
 
 def gone_back_counted(patch):
@@ -114,6 +117,108 @@ def tail_cut_for_good(patch):
     patch.setattr(LogCopy, "_copy_aside", lambda self, number: self._tails.pop(number))
 
 
+def shorter_tail_adopted(patch):
+    """Any candidate with enough promises leads, whoever goes furthest."""
+    verdict = Promises.verdict
+
+    def first(self, me):
+        found = verdict(self, me)
+        return Lead(("it",)) if isinstance(found, GiveWay) else found
+
+    patch.setattr(Promises, "verdict", first)
+
+
+def furthest_by_offset_alone(patch):
+    """The longest log is adopted, of whatever epoch."""
+
+    def verdict(self, me):
+        if self.have < self.needed:
+            return None
+        ends = {one: (end.number, end.offset) for one, end in self._ends.items()}
+        to = max(ends, key=lambda one: (ends[one], one == me))
+        return Lead(()) if to == me else GiveWay(self._names[to])
+
+    patch.setattr(Promises, "verdict", verdict)
+
+
+def one_promise_too_few(patch):
+    """A take-over with T - 1."""
+    made = Promises.__init__
+
+    def fewer(self, now):
+        made(self, now)
+        self.needed = max(1, self.needed - 1)
+
+    patch.setattr(Promises, "__init__", fewer)
+
+
+def copy_counted_twice(patch):
+    """A promise that comes again, after a copy joined again, is another one."""
+    promised = Promises.promised
+
+    def again(self, copy_id, end, *, is_clean):
+        if is_clean and copy_id in self._ends:
+            self._names[copy_id + "'"] = self._names[copy_id]
+            self._ends[copy_id + "'"] = end
+        promised(self, copy_id, end, is_clean=is_clean)
+
+    patch.setattr(Promises, "promised", again)
+
+
+def stranger_promises(patch):
+    """A copy that does not count promises: one that was removed, or a new disk."""
+
+    def promised(self, copy_id, end, *, is_clean):
+        self._names.setdefault(copy_id, copy_id)
+        if is_clean:
+            self._ends[copy_id] = end
+
+    patch.setattr(Promises, "promised", promised)
+
+
+def damage_taken_for_torn(patch):
+    """A last record that does not verify was never written in full."""
+    patch.setattr(Walk, "is_torn", lambda _self: True)
+
+
+def promise_answered_before_durable(patch):
+    """A Fence is answered while an older epoch is still taken."""
+    promised = Follower._promised
+    admit = Follower._admit
+
+    def not_yet(self, envelope):
+        if isinstance(envelope.said, Fence):
+            return
+        admit(self, envelope)
+
+    patch.setattr(Follower, "_admit", not_yet)
+    patch.setattr(Follower, "_promised", promised)
+
+
+def not_in_sync_counted(patch):
+    """A member that joined again counts with what it had acknowledged, while it lacks some."""
+
+    def mark(self, copy_id):
+        if copy_id == self._me.copy_id:
+            return self.own
+        peer = self._peers.get(copy_id)
+        return (
+            self.written if peer is not None and not peer.is_whole else (peer and peer.acked) or 0
+        )
+
+    patch.setattr(Confirmation, "_mark_of", mark)
+
+
+def shrunk_to_copies_that_lack_older_epochs(patch):
+    """At the beginning of a term nothing of it is confirmed: anybody has that."""
+
+    def may_ask(self, new):
+        self._is_sent = self._is_sent or self._reached(new) >= self.confirmed
+        return self._is_sent
+
+    patch.setattr(Confirmation, "may_ask", may_ask)
+
+
 PLANTS = [
     tail_cut_for_good,
     confirmed_by_one_fewer,
@@ -128,3 +233,17 @@ PLANTS = [
     unconfirmed_shown,
     gap_taken_for_whole,
 ]
+
+PLANTS_OF_THREE = [
+    shorter_tail_adopted,
+    furthest_by_offset_alone,
+    one_promise_too_few,
+    copy_counted_twice,
+    stranger_promises,
+    damage_taken_for_torn,
+    promise_answered_before_durable,
+    not_in_sync_counted,
+    shrunk_to_copies_that_lack_older_epochs,
+    confirmed_by_one_fewer,
+]
+"""Found in worlds of three copies."""

@@ -1,8 +1,9 @@
-"""The world: two machines with a process each, driven step by step; the invariants after each."""
+"""The world: machines with a process each, driven step by step; the invariants after each."""
 
 import hashlib
 import random
-from itertools import count
+from collections import Counter, deque
+from itertools import combinations, count
 from pathlib import Path
 
 import msgspec
@@ -17,14 +18,16 @@ from hms.errors.catalogue import (
 from hms.errors.tree import HmsError
 from hms.server.arbiter import Configuration, Member, MemoryArbiter, MemoryEngine
 from hms.server.arbiter.interface import decode_configuration
-from hms.server.replicas.confirmation import Limits
+from hms.server.replicas.candidate import Candidate
+from hms.server.replicas.confirmation import Limits, copies_needed
 from hms.server.replicas.copy_state import CopyState, state_of, write_state
 from hms.server.replicas.follower import Follower
 from hms.server.replicas.frames import Bye
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
-from hms.server.replicas.log_copy import ASIDE_MAX, aside_names
+from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.server.replicas.primary import Primary
+from hms.server.replicas.promises import Lead, promises_needed
 from hms.store.journal.confirmed_place import NOTHING, place_in
 from hms.store.journal.disk import CREATE, write_all
 from hms.store.journal.format import (
@@ -39,7 +42,7 @@ from hms.store.journal.format import (
     unpack_segment_header,
 )
 from hms.store.journal.recovery import Recovery
-from hms.store.journal.segment_walk import segment_file
+from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file
 from tests.sim.disk import Crash, SimDisk
 from tests.sim.replicas import hostile
 from tests.sim.replicas.lines import Line, Net, Socket
@@ -47,7 +50,6 @@ from tests.sim.replicas.lines import Line, Net, Socket
 FOLDER = Path("/copy")
 LOG, UID, LEASE_S, SEGMENT = "1f" * 16, 7, 5.0, 4096
 KIND = 1
-NAMES = ("a", "b")
 HEAL_STEPS = 4000
 
 
@@ -149,7 +151,7 @@ class Process:
         state = state_of(disk, FOLDER, name, LOG, world.make_id)
         self.start = state.starts + 1
         self.leadership = Leadership(name, state.copy_id, self.start, state.promised, LOG, LEASE_S)
-        self.primary = self.log = None
+        self.primary = self.log = self.candidate = None
         self.follower = Follower(
             world.group(name),
             FOLDER,
@@ -166,7 +168,10 @@ class Process:
 
     def step(self):
         if self.primary is None:
-            self._follow()
+            if self.candidate is None:
+                self._follow()
+            else:
+                self._ask()
             return
         how = self.world.rng.random()
         if how < 0.3:
@@ -198,6 +203,28 @@ class Process:
         self.follower.end()
         world, name = self.world, self.name
         world.granted(name, self.start, won.configuration.epoch)
+        self.won, self.socket = won, Socket(world.net, name)
+        about = world.disks[name], self.arbiter, self.leadership, won.configuration, self.socket
+        self.candidate = Candidate(world.group(name), FOLDER, *about, lambda: world.clock_s(name))
+        self.candidate.begin()
+        self._ask()
+
+    def _ask(self):
+        """For promises, until it is known who leads."""
+        outcome = self.candidate.step()
+        if outcome is None:
+            return
+        self.world.outcomes[type(outcome).__name__] += 1
+        self.candidate.end(outcome)
+        self.candidate = None
+        if isinstance(outcome, Lead):
+            self._lead()
+        else:
+            self.follower.begin()
+
+    def _lead(self):
+        world, name, won = self.world, self.name, self.won
+        world.opening(name, won.configuration)
         self.primary = Primary(
             world.group(name),
             FOLDER,
@@ -205,7 +232,7 @@ class Process:
             self.arbiter,
             self.leadership,
             won.configuration,
-            Socket(world.net, name),
+            self.socket,
             silent_since_s=won.silent_since_s,
             clock_s=lambda: world.clock_s(name),
         )
@@ -216,8 +243,13 @@ class Process:
 class World:
     """Everything from one seed. faults: what went against an invariant."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, copies=2):
         self.rng = random.Random(seed)
+        self.names = "abcdefg"[:copies]
+        is_all = copies > 2 and self.rng.random() < 0.2
+        copies_min = self.rng.choice((1, 2)) if copies > 2 else 1
+        self.limits = Limits(copies_min, 2.0, 20.0, is_all=is_all)
+        self.outcomes = Counter()
         self.now_s = 1000.0
         self.bodies = count(1)
         self.faults, self.terms = [], {}
@@ -226,15 +258,17 @@ class World:
         self.read = NOTHING, b""
         self.set_aside = self.attacks = 0
         self.clocks = {
-            name: (self.rng.uniform(-1e6, 1e6), self.rng.uniform(0.99, 1.01)) for name in NAMES
+            name: (self.rng.uniform(-1e6, 1e6), self.rng.uniform(0.99, 1.01)) for name in self.names
         }
-        self.synced = {name: set() for name in NAMES}
+        self.synced = {name: set() for name in self.names}
         self.is_healing = True
         self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
         self.net = Net(self.rng, self._acked)
-        self.disks = {name: self._disk() for name in NAMES}
-        self.backups, self.lost, self.paused = {}, set(), {}
+        self.disks = {name: self._disk() for name in self.names}
+        self.backups, self.lost, self.paused = {}, {}, {}
+        # of a lost copy, by name and id: the epoch that it had promised by then
         self.promises, self.retired = {}, {}
+        self.damaged, self.damages = {}, 0
         first = CopyState(LOG, self.make_id())
         write_state(self.disks["a"], FOLDER, first)
         member = Member("a", first.copy_id)
@@ -245,8 +279,8 @@ class World:
             (0.004, self._kill_one),
             (0.002, self._kill_all),
             (0.003, self._pause),
-            (0.003, lambda _name: self.net.partition(is_cut=True)),
-            (0.018, lambda _name: self.net.partition(is_cut=False)),
+            (0.003, self._partition),
+            (0.018, lambda _name: self.net.heal()),
             (0.004, self.engine.unreachable.add),
             (0.003, self.engine.mute.add),
             (0.023, self._reach_arbiter),
@@ -256,6 +290,7 @@ class World:
             (0.002, self._back_up),
             (0.0005, self.restore),
             (0.0005, self._lose_disk),
+            (0.002, self._damage),
         )
 
     def _disk(self):
@@ -276,8 +311,8 @@ class World:
         return f"{self.rng.getrandbits(128):032x}"
 
     def group(self, me):
-        peers = {name: Peer(name, f"tcp://{name}") for name in NAMES}
-        return Group("n", me, peers, LEASE_S, Limits(1, 2.0, 20.0))
+        peers = {name: Peer(name, f"tcp://{name}") for name in self.names}
+        return Group("n", me, peers, LEASE_S, self.limits)
 
     # the invariants
 
@@ -290,8 +325,27 @@ class World:
         if epoch in self.terms or epoch <= max(self.terms, default=0):
             self.fault(f"H1: epoch {epoch} was granted to {self.terms.get(epoch)} and to {name}")
         self.terms[epoch] = name, start
+        now = self.configuration()
+        if now.copies != copies_needed(len(now.members), is_all=self.limits.is_all):
+            self.fault(f"A: {now.copies} of {len(now.members)} copies confirm")
         if self.rng.random() < 0.2:
             self.same_bytes()
+
+    def opening(self, name, granted):
+        """So many clean copies have promised that fewer than a confirmation takes are left."""
+        have = {
+            one.copy_id
+            for one in granted.members
+            if self.lost.get((one.name, one.copy_id), 0) >= granted.epoch
+            or (
+                (one.name, one.copy_id) not in self.lost
+                and self._is_copy(one.name, one.copy_id)
+                and self._state(one.name).promised >= granted.epoch
+            )
+        }
+        if len(have) < promises_needed(granted):
+            text = f"{len(have)} of {promises_needed(granted)} copies have promised"
+            self.fault(f"T: {name} opens epoch {granted.epoch}, {text}")
 
     def opened(self, name, found):
         """H6: whoever leads holds every record that was confirmed before."""
@@ -378,7 +432,7 @@ class World:
 
     def check_promises(self):
         """H3: a promise never falls."""
-        for name in NAMES:
+        for name in self.names:
             if (state := self._state(name)) is not None:
                 before = self.promises.get(state.copy_id, 0)
                 if state.promised < before:
@@ -391,24 +445,42 @@ class World:
         for member in self.configuration().members:
             if member.start > self.retired.get(member.copy_id, 1 << 30):
                 del self.retired[member.copy_id]
-                self.lost.discard((member.name, member.copy_id))
+                self.lost.pop((member.name, member.copy_id), None)
 
     def same_bytes(self):
         """H2: of one writer, two copies have the same bytes as far as both go."""
-        a, b = (self.disks[name] for name in NAMES)
+        for one, other in combinations(self.names, 2):
+            self._same_bytes(self.disks[one], self.disks[other])
+
+    def _same_bytes(self, a, b):
         for name in sorted(set(a.names) & set(b.names)):
             one, other = a.names[name].cache, b.names[name].cache
             is_segment = name.endswith(".log") and name != "spare.log"
             if not is_segment or one[:SEGMENT_HEADER_BYTES] != other[:SEGMENT_HEADER_BYTES]:
                 continue
-            ends = [len(bytes(x).rstrip(b"\0")) for x in (one, other)]
-            end = min(ends) // 8 * 8 - RECORD_HEADER_BYTES
-            if self.is_healing and one[:end] != other[:end]:
+            if not self.is_healing and self.rng.random() < 0.8:
+                continue
+            end = min(self._end(disk, name) for disk in (a, b))
+            if one[:end] != other[:end]:
                 self.fault(f"H2: {name} differs below {end}")
+
+    def _end(self, disk, name):
+        """Behind its last record that verifies."""
+        disk.is_dead, was_dead = False, disk.is_dead
+        disk.before, before = lambda _call, _inode: None, disk.before
+        try:
+            number = int(name[:16])
+            info = read_info(disk, FOLDER / name, number, is_last=True)
+            with opened(disk, info.file) as fd:
+                walk = Walk(disk, fd, info)
+                deque(walk.records(), maxlen=0)
+                return walk.at
+        finally:
+            disk.is_dead, disk.before = was_dead, before
 
     def nothing_vanished(self):
         """What a primary had synced on its disk, and nobody adopted, is set aside there."""
-        for name in NAMES:
+        for name in self.names:
             files = self.disks[name].names
             aside = aside_names(self.disks[name], FOLDER)
             kept = [one for one in files if one.endswith(".log") and one != "spare.log"]
@@ -434,7 +506,7 @@ class World:
         self.net.carry()
         if not self.is_healing:
             self.happen()
-        for name in NAMES:
+        for name in self.names:
             if self.paused.get(name, 0) > self.now_s:
                 continue
             for _ in range(self.rng.randint(1, 3)):
@@ -443,6 +515,7 @@ class World:
         self.check_durable()
         self.check_promises()
         self.check_members()
+        self.check_damage()
 
     def turn(self, name):
         try:
@@ -473,15 +546,27 @@ class World:
 
     def happen(self):
         """One of the things that happen, at times."""
-        how, name = self.rng.random(), self.rng.choice(NAMES)
+        how, name = self.rng.random(), self.rng.choice(self.names)
         for share, act in self._acts:
             how -= share
             if how < 0:
                 act(name)
                 return
 
+    def _partition(self, name):
+        """Everybody from everybody, one from the rest, or one line of two."""
+        pairs = [frozenset(pair) for pair in combinations(self.names, 2)]
+        how = self.rng.random()
+        if how < 0.4:
+            cut = pairs
+        elif how < 0.8:
+            cut = [pair for pair in pairs if name in pair]
+        else:
+            cut = [self.rng.choice(pairs)]
+        self.net.partition(cut)
+
     def _kill_all(self, _name):
-        for one in NAMES:
+        for one in self.names:
             self.kill(one, is_power=True)
 
     def _reach_arbiter(self, _name):
@@ -503,7 +588,11 @@ class World:
         if process is None:
             return
         self.attacks += 1
-        if process.log is None:
+        if process.candidate is not None:
+            route = self.rng.choice([*process.candidate._routes, b"stranger"])
+            parts = hostile.to_candidate(self.rng, LOG, self.configuration())
+            process.candidate._receive(route, parts)
+        elif process.log is None:
             if (link := process.follower._link) is not None:
                 link.here.append(hostile.to_follower(self.rng, LOG, link.primary))
         elif process.primary._fault is None:
@@ -521,7 +610,8 @@ class World:
         if process is None or process.log is None or process.primary._fault is not None:
             return
         try:
-            to = process.primary.hand_over("")
+            others = [one for one in self.names if one != name]
+            to = process.primary.hand_over("" if len(others) == 1 else self.rng.choice(others))
         except SwitchoverRefused:
             return
         self.switchovers += 1
@@ -541,20 +631,68 @@ class World:
         self.backups[name] = {n: bytes(inode.safe) for n, inode in disk.safe_names.items()}
 
     def is_spare(self, name):
-        """The other one has all: this disk may be lost."""
-        now = self.configuration()
-        other = next(one for one in NAMES if one != name)
-        state = self._state(other)
-        ids = {member.copy_id for member in now.members}
-        losses = {copy_id for _, copy_id in self.lost}
-        return state is not None and state.copy_id in ids - losses
+        """Its disk may be lost, with those that are lost already: the others have all, and are
+        enough to take over, also when it is about to be a member."""
+        now, state = self.configuration(), self._state(name)
+        ids = {member.copy_id: member.name for member in now.members}
+        gone = {copy_id for _, copy_id in self.lost} & ids.keys()
+        mine = set() if state is None else {state.copy_id}
+        is_member = bool(mine & ids.keys())
+        healthy = {copy_id for copy_id, one in ids.items() if self._is_copy(one, copy_id)}
+        count = len(ids) + (not is_member)
+        needed = count - copies_needed(count, is_all=self.limits.is_all) + 1
+        fits = len(gone | (mine & ids.keys())) < max(now.copies, 2 - is_member)
+        return fits and len(healthy - gone - mine) >= max(needed, promises_needed(now))
+
+    def _is_copy(self, name, copy_id):
+        state = self._state(name)
+        return state is not None and state.copy_id == copy_id
+
+    def _damage(self, name):
+        """A bit flips in the last record of a copy that follows; its process began anew."""
+        now, state = self.configuration(), self._state(name)
+        process = self.processes.get(name)
+        is_led = process is not None and process.log is not None
+        if is_led or promises_needed(now) < 2 or state is None or not self.is_spare(name):
+            return
+        if (name, state.copy_id) in self.lost or not any(
+            one.copy_id == state.copy_id for one in now.members
+        ):
+            return
+        self.kill(name, is_power=False)
+        disk = self.disks[name]
+        disk.start()
+        copy = LogCopy(disk, FOLDER)
+        (_, number, end), is_clean = copy.tail()
+        copy.close()
+        if not is_clean or end == SEGMENT_HEADER_BYTES:
+            return
+        file = segment_file(FOLDER, number).name
+        inode, at = disk.names[file], end - 8
+        if inode.cache != inode.safe[: len(inode.cache)] or not inode.cache[at]:
+            return
+        self.damaged[name] = state.copy_id, file, at, inode.cache[at]
+        self.lost[name, state.copy_id] = state.promised
+        inode.cache[at] ^= 2
+        inode.safe[at] ^= 2
+        self.damages += 1
+        self.synced[name].clear()  # what nobody adopted may be what was hit
+
+    def check_damage(self):
+        """What was damaged is as it was again: a primary has written it anew, or let it go."""
+        for name, (copy_id, file, at, byte) in list(self.damaged.items()):
+            data = self.disks[name].safe(file)
+            if not data or data[at : at + 1] != bytes((byte ^ 2,)):
+                del self.damaged[name]
+                self.lost.pop((name, copy_id), None)
 
     def replace_disk(self, name):
         """An empty disk under the old name."""
         if not self.is_spare(name):
             return
         if (state := self._state(name)) is not None:
-            self.lost.add((name, state.copy_id))
+            self.lost[name, state.copy_id] = state.promised
+            self.damaged.pop(name, None)
             self.retired.pop(state.copy_id, None)  # what the arbiter is told late is of that disk
         self.disks[name] = self._disk()
         self.synced[name].clear()
@@ -571,7 +709,8 @@ class World:
             return  # no start since: it cannot be told from a crash
         self.retired[old.copy_id] = max(*known, state.starts)
         self.kill(name, is_power=False)
-        self.lost.add((name, state.copy_id))
+        self.lost[name, state.copy_id] = state.promised
+        self.damaged.pop(name, None)
         self.synced[name].clear()
         disk = self.disks[name] = self._disk()
         disk.before = lambda _call, _inode: None
@@ -588,7 +727,7 @@ class World:
     def heal(self):
         """Everything works again: both copies count, and have the same."""
         self.is_healing = True
-        self.net.partition(is_cut=False)
+        self.net.heal()
         self.engine.unreachable.clear()
         self.engine.mute.clear()
         self.paused.clear()
@@ -603,7 +742,7 @@ class World:
         self.fault(f"stuck: {self.configuration()}")
 
     def is_whole(self):
-        if len(self.configuration().members) < len(NAMES):
+        if len(self.configuration().members) < len(self.names):
             return False
         leaders = [one for one in self.processes.values() if one.log is not None]
         return any(one.log.batch is None for one in leaders)
@@ -611,7 +750,7 @@ class World:
     def digest(self):
         """What all disks hold."""
         found = hashlib.sha256()
-        for name in NAMES:
+        for name in self.names:
             for file, inode in sorted(self.disks[name].safe_names.items()):
                 found.update(file.encode() + bytes(inode.safe))
         return found.hexdigest()

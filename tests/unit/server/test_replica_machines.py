@@ -5,6 +5,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from msgspec import structs
 
 import hms
 from hms.errors.catalogue import (
@@ -389,3 +390,19 @@ def test_whoever_goes_furthest_is_preferred_and_one_that_gave_way_waits():
     assert one.decide(Standing(three()), 107) == Campaign(5)
     assert one.decide(Standing(three(), None, "b"), 103) == Campaign(5)
     assert one.promised == 4
+
+
+def test_a_group_is_not_shrunk_to_copies_that_lack_what_older_terms_confirmed():
+    """At the beginning of a term nothing of it is confirmed, which any copy has."""
+    made = confirming(three(), limits=ONE_ALONE)
+    made.written = 2
+    made.joined(THREE[2], 100)  # c is here, and gets older bytes first
+    made.synced(2)
+
+    new = structs.replace(three(version=6), members=THREE[1:])
+    made.asking(new)
+    assert not made.may_ask(new)
+    made.whole("3" * 32, 2)
+    assert not made.may_ask(new)
+    made.acked("3" * 32, 2)
+    assert made.may_ask(new)
