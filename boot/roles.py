@@ -8,7 +8,7 @@ from typing import Any
 
 from hms.boot.entries import Node
 
-__all__ = ["forget_role", "role_of", "tell_role"]
+__all__ = ["forget_role", "is_standing_by", "role_of", "tell_role"]
 
 
 def _file(node: Node) -> Path:
@@ -31,6 +31,16 @@ def role_of(node: Node, pid: int) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return said if isinstance(said, dict) and said.pop("pid", 0) == pid else None
+
+
+def is_standing_by(node: Node) -> bool:
+    """A process of this machine lives that says that it waits."""
+    try:
+        said = json.loads(_file(node).read_text())
+        os.kill(int(said["pid"]), 0)
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+    return True
 
 
 def forget_role(node: Node) -> None:

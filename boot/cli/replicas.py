@@ -97,23 +97,21 @@ def promote(target: Target, name: str, is_lossy: bool, is_agreed: bool, timeout_
     """
     from hms.boot.promoting import Promotion  # noqa: PLC0415 - not for --help
     from hms.boot.replicating import make_arbiter  # noqa: PLC0415
-    from hms.boot.roles import role_of  # noqa: PLC0415
-    from hms.boot.supervise import find  # noqa: PLC0415
+    from hms.boot.roles import is_standing_by  # noqa: PLC0415
     from hms.errors.catalogue import TakeOverRefused  # noqa: PLC0415
 
     config, node = _node(target)
 
     def is_waiting() -> bool:
-        process = find(node)
-        return process is not None and role_of(node, process.pid) is not None
+        return is_standing_by(node)
 
     def agrees(what: str) -> bool:
         question = f"{what}. What others confirmed behind that is lost. Go on?"
         return is_lossy and (is_agreed or click.confirm(question, err=True))
 
     detail = f"this machine is {node.replica}" if name != node.replica else ""
-    if not detail and find(node) is None:
-        detail = "it does not run: boot it first"
+    if not detail and not is_waiting():
+        detail = "it does not stand by: it leads, or does not run (hms boot)"
     if detail:
         raise TakeOverRefused(replica=name, node=node.name, detail=detail)
     arbiter = make_arbiter(config, node)

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import hms
@@ -46,7 +46,9 @@ def read_handled(file: Path) -> Seen:
 class Worker:
     """A consumer in a thread of its own with a connection of its own, until it is told to stop."""
 
-    def __init__(self, address: str, work: Callable[[Connection, "Worker"], None]) -> None:
+    def __init__(
+        self, address: str | Sequence[str], work: Callable[[Connection, "Worker"], None]
+    ) -> None:
         self.seen = Seen()
         self.messages: list[Message] = []
         self.is_stopping = False

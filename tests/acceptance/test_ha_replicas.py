@@ -178,12 +178,11 @@ def test_a_copy_that_is_left_alone_goes_on_when_an_operator_says_so(tmp_path, ar
         wait_for_all(nodes)
         led = "abc".index(said_by(*nodes)["replica"])
         c, others = nodes[led - 1], [one for one in nodes if one is not nodes[led - 1]]
-        lost = []
+        name, lost = c.folder.name, []
         with connect(*nodes, exception_listener=lost.append) as connection:
             producer = connection.session().producer("orders")
             producer.send(b"at all three")
             wait_until(lambda: said_by(*nodes)["failures_survived"] == 1, WAIT_S)
-            name = c.folder.name
             code, said = hms_command(c, "replica", "promote", name, "--lossy", "--yes")
             assert (code, "leads in epoch 1" in said) == (1, True), said
             c.kill()

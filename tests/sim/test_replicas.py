@@ -1,9 +1,10 @@
-"""Two copies under everything that happens to them: python -m tests.sim.replicas --minutes N.
+"""Copies of a log under everything that happens to them: python -m tests.sim.replicas --minutes N.
 
 Pure machines, real code of both ends of the link; see tests.sim.replicas.
 """
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -13,16 +14,19 @@ from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file
 from tests.sim.replicas import hostile
 from tests.sim.replicas.world import FOLDER, LOG, World
 
-SEEDS = range(1, 400 if os.environ.get("HMS_HA") == "full" else 3)
+SEEDS = range(1, 400 if os.environ.get("HMS_HA") == "full" else 4)
 
 
 @pytest.mark.timeout(1800)
 def test_nothing_confirmed_is_lost_and_no_copy_breaks_an_invariant():
     """Kills at any call of the disk, power cuts, pauses, partitions, arbiters that are away."""
-    changes = switchovers = set_aside = attacks = 0
+    changes = switchovers = set_aside = attacks = damages = 0
+    outcomes = Counter()
     for seed in SEEDS:
-        world = World(seed)
+        world = World(seed, copies=(3, 2, 5)[seed % 3])
         assert world.run(4000) == [], f"seed {seed}"
+        outcomes += world.outcomes
+        damages += world.damages
         set_aside += world.set_aside
         attacks += world.attacks
         changes, switchovers = changes + world.role_changes, switchovers + world.switchovers
@@ -31,11 +35,13 @@ def test_nothing_confirmed_is_lost_and_no_copy_breaks_an_invariant():
     assert switchovers >= len(SEEDS)
     assert set_aside
     assert attacks > 10 * len(SEEDS)
+    assert damages
+    assert outcomes.keys() >= {"Lead", "GiveWay", "GaveUp"}
 
 
 def test_a_seed_gives_the_same_bytes_at_every_copy_again():
     """What is found can be looked at."""
-    first, second = World(3), World(3)
+    first, second = World(3, copies=3), World(3, copies=3)
 
     assert first.run(800) == second.run(800)
     assert first.digest() == second.digest()

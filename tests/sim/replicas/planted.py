@@ -128,13 +128,13 @@ def shorter_tail_adopted(patch):
     patch.setattr(Promises, "verdict", first)
 
 
-def furthest_by_offset_alone(patch):
-    """The longest log is adopted, of whatever epoch."""
+def longest_segment_adopted(patch):
+    """The copy whose last segment is the longest leads, of whatever epoch."""
 
     def verdict(self, me):
         if self.have < self.needed:
             return None
-        ends = {one: (end.number, end.offset) for one, end in self._ends.items()}
+        ends = {one: end.offset for one, end in self._ends.items()}
         to = max(ends, key=lambda one: (ends[one], one == me))
         return Lead(()) if to == me else GiveWay(self._names[to])
 
@@ -236,14 +236,15 @@ PLANTS = [
 
 PLANTS_OF_THREE = [
     shorter_tail_adopted,
-    furthest_by_offset_alone,
+    longest_segment_adopted,
     one_promise_too_few,
-    copy_counted_twice,
     stranger_promises,
     damage_taken_for_torn,
     promise_answered_before_durable,
     not_in_sync_counted,
-    shrunk_to_copies_that_lack_older_epochs,
     confirmed_by_one_fewer,
 ]
 """Found in worlds of three copies."""
+
+PLANTS_OF_FIVE = [copy_counted_twice, shrunk_to_copies_that_lack_older_epochs]
+"""A take-over takes three of five."""

@@ -357,7 +357,7 @@ class World:
 
     def look_at_readable(self):
         """What a reader of a copy may see by now."""
-        for name in NAMES:
+        for name in self.names:
             disk = self.disks[name]
             told = disk.names.get("CONFIRMED")
             place = None if told is None else place_in(bytes(told.cache))
@@ -442,7 +442,10 @@ class World:
     def check_members(self):
         """H13: one that went back counts again when it was taken in anew: from then on its disk is
         looked at like any other's."""
-        for member in self.configuration().members:
+        members = self.configuration().members
+        for copy_id in self.retired.keys() - {member.copy_id for member in members}:
+            self.retired[copy_id] = 0  # it counts no more, and may be taken in like a new one
+        for member in members:
             if member.start > self.retired.get(member.copy_id, 1 << 30):
                 del self.retired[member.copy_id]
                 self.lost.pop((member.name, member.copy_id), None)
