@@ -29,7 +29,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.queue import purge_slices, queue_send, relocation, scan_continuation, settlement
 from hms.engine.queue.dead_letters import body_came
 from hms.engine.queue.departures import forget_if_done
-from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.dispatch import (
     CHUNK_BYTES,
     discard,
@@ -60,7 +60,7 @@ from hms.engine.session import (
 )
 from hms.engine.settings import EngineSettings
 from hms.engine.state import AwaitingPageIn, State
-from hms.engine.topic import retention, subscription_end
+from hms.engine.topic import retention, spreading, subscription_end
 from hms.engine.topic.subscription_begin import (
     ConsumerRequest,
     request_again,
@@ -348,10 +348,26 @@ class Engine:
         session = self.state.session(self.state.connection(connection), handle)
         return partial_returns.roll_back_some(self.state, session, fx)
 
-    def commit_some(self, connection: int, handle: int, now_ms: int) -> bool:
+    @property
+    def has_crowds(self) -> bool:
+        """Something may be published to so many that send_some() is asked first."""
+        return len(self.state.space.subscriptions) > spreading.SPREAD_MIN
+
+    def send_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
+        """Before send(): of what is on its way to very many subscriptions, or who they are."""
+        producer = self.state.connection(connection).producers.get(handle)
+        if producer is None or not isinstance(producer.destination, Topic):
+            return False
+        self.state.at(now_ms)
+        return spreading.send_some(self.state, producer, fx)
+
+    def commit_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before commit()."""
         self.state.at(now_ms)
         session = self.state.session(self.state.connection(connection), handle)
+        if self.state.spreads and session.work.sends:
+            spreading.spread_some(self.state, fx)
+            return True
         return session.is_transacted and transactions.ready_some(session.work)
 
     def recover_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
@@ -389,6 +405,7 @@ class Engine:
         self.state.at(now_ms)
         place = self.state.consumer(self.state.connection(connection), handle).place
         dispatch_due(self.state, fx)
+        spreading.give_now(self.state, place)
         dispatch(self.state, place, fx)
         return id(place) in self.state.outgoing.rest
 
@@ -539,6 +556,7 @@ class Engine:
         self.state.at(now_ms)
         consumer = self.state.consumer(self.state.connection(connection), handle)
         dispatch_due(self.state, fx)
+        spreading.give_now(self.state, consumer.place)
         dispatch(self.state, consumer.place, fx)
         scan_continuation.answer(consumer, Reply(connection, correlation), fx)
 
@@ -920,7 +938,8 @@ class Engine:
         dispatch_rest(self.state, fx)
         self.state.go_on(fx)
         dispatch_due(self.state, fx)
-        send_due(self.state, refused, fx)
+        if not self.state.spreads:  # what is published now would only stand behind them
+            send_due(self.state, refused, fx)
         expire(self.state, fx)
         state = self.state
         for place in self._next_places():

@@ -1,6 +1,6 @@
 """A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -38,6 +38,41 @@ class LogBlock(Protocol):
         """The log has to keep the message here."""
 
 
+class Holders:
+    """The many places in the log that hold a message. Those of a publication are the same for all
+    its messages, so they are there once; who has let go of one is noted with that message alone."""
+
+    __slots__ = ("_count", "_gone", "_groups")
+
+    def __init__(self, groups: Sequence[frozenset[int]]) -> None:
+        """groups: no number is in two of them."""
+        self._groups = groups
+        self._count = sum([len(group) for group in groups])
+        self._gone: set[int] = set()
+
+    def __len__(self) -> int:
+        return self._count - len(self._gone)
+
+    def __iter__(self) -> Iterator[int]:
+        gone = self._gone
+        return (number for group in self._groups for number in group if number not in gone)
+
+    def __contains__(self, number: object) -> bool:
+        return number not in self._gone and any(number in group for group in self._groups)
+
+    def add(self, number: int) -> None:
+        """One more holds it, or one again that had let go of it."""
+        if number in self._gone:
+            self._gone.discard(number)
+        elif number not in self:
+            self._groups = [*self._groups, frozenset((number,))]
+            self._count += 1
+
+    def discard(self, number: int) -> None:
+        """One of them lets go of it."""
+        self._gone.add(number)
+
+
 class StoredMessage(msgspec.Struct, gc=False, eq=False):
     """One message, shared by all the places where it waits.
 
@@ -62,7 +97,7 @@ class StoredMessage(msgspec.Struct, gc=False, eq=False):
     length: int
     block: LogBlock | None = None
     slot: int = 0
-    holders: int | set[int] = 0
+    holders: int | set[int] | Holders = 0
 
     @staticmethod
     def of(

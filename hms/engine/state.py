@@ -34,6 +34,7 @@ from hms.engine.session.deduplication import RESERVE_IDS, DeduplicationState, Me
 from hms.engine.session.session_objects import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.engine.topic import Delivery
+from hms.engine.topic.spreads import Spreads
 from hms.engine.topic.topic_space import BASE_TOPIC, RETAINED_PLACE, TopicSpace
 from hms.engine.xa.branch import Branches
 from hms.engine.xa.decisions import Decisions
@@ -117,7 +118,7 @@ class State:
         """What the log knows by number; subscriptions that are not durable have none."""
         self.watchers: dict[tuple[str, str], dict[int, None]] = {}
         """Connections that are notified of the consumers of a destination, by its kind and name."""
-        self.files, self.audit = Files(), AuditChain()
+        self.files, self.audit, self.spreads = Files(), AuditChain(), Spreads()
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
         self.sessions_open = self.waiting_bytes = self.open_work_bytes = 0
@@ -355,6 +356,7 @@ class State:
         """What a durable subscription chooses, and where that goes, from now on."""
         self._take_anew(definition)
         subscription.queue = self._queue_numbered(definition.queue)
+        subscription.look()
         self.space.redefined(subscription, definition)
 
     def _queue_numbered(self, number: int) -> Queue | None:

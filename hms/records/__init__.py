@@ -84,6 +84,7 @@ from hms.records.sent import (
     bitmap,
     bits,
     decode_sent,
+    encoded_placements,
     sent,
     sent_to_queue,
 )
@@ -149,6 +150,7 @@ __all__ = [
     "defined",
     "dictionary",
     "encode_part",
+    "encoded_placements",
     "ended",
     "entries",
     "forgotten",

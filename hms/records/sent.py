@@ -58,14 +58,27 @@ class Sent(NamedTuple):
         return slice_payloads(self.pack, rows)
 
 
-def sent(head: Sent, landing: Landing | None = None) -> Record:
-    """A SENT record around the pack of a batch; landing: who wants to know where that lies."""
+def sent(
+    head: Sent, landing: Landing | None = None, further: Sequence[tuple[int, bytes]] = ()
+) -> Record:
+    """A SENT record around the pack of a batch; landing: who wants to know where that lies;
+    further: more placements, so many and encoded."""
     flags = SENT_FORWARDED if head.is_forwarded else 0
-    high, low = divmod(len(head.placements), 1 << 16)
+    placements = len(head.placements) + sum([count for count, _ in further])
+    high, low = divmod(placements, 1 << 16)
     start = SENT_HEAD.pack(*head[:7], flags, high, low, head.first_seq)
-    before = start + _encoded(head.placements)
+    before = b"".join([start, _encoded(head.placements), *[encoded for _, encoded in further]])
     landings = () if landing is None else ((landing, len(before)),)
     return Record(RecordType.SENT, head.message_count, (before, head.pack), landings)
+
+
+def encoded_placements(numbers: Sequence[int], mask: bytes) -> bytes:
+    """Placements as they stand in a record: so many places, each for the same messages."""
+    if mask:
+        return b"".join([_PLACEMENT.pack(number, len(mask)) + mask for number in numbers])
+    pairs = [0] * (2 * len(numbers))
+    pairs[::2] = numbers
+    return struct.pack(f"<{len(pairs)}I", *pairs)
 
 
 def _encoded(placements: Sequence[Placement]) -> bytes:

@@ -348,7 +348,7 @@ class Broker:
     ) -> bool:
         """One command; a refusal is raised. False: a slice of it is done, and it comes again."""
         envelope, head, _ = command
-        number = self.doorman.numbers.get(peer)
+        number, is_done = self.doorman.numbers.get(peer), True
         if isinstance(head, HmsError):
             self._unreadable(peer, envelope, now_ms, fx)
             fx.out.append(ToPeer(peer, Refusal(0, envelope.correlation, head)))
@@ -362,28 +362,31 @@ class Broker:
         if envelope.kind is Kind.SEND:
             if refused is not None:
                 self._check_space(number, head, refused)
-            self.engine.send(
-                number,
-                envelope.correlation,
-                head.producer,
-                head.first_sequence,
-                head.message_count,
-                head.is_persistent,
-                memoryview(command[2]),
-                now_ms,
-                fx,
+            engine = self.engine
+            is_done = not (
+                engine.has_crowds and engine.send_some(number, head.producer, now_ms, fx)
             )
+            if is_done:
+                engine.send(
+                    number,
+                    envelope.correlation,
+                    head.producer,
+                    head.first_sequence,
+                    head.message_count,
+                    head.is_persistent,
+                    memoryview(command[2]),
+                    now_ms,
+                    fx,
+                )
         elif envelope.kind is Kind.SETTLE:
             return self._settle(number, envelope, head, now_ms, fx)
         elif envelope.kind is Kind.REQUEST:
             return self._requests.apply(number, envelope.correlation, head, now_ms, fx)
         elif envelope.kind is Kind.SCHEDULE:
             self._schedule(number, envelope, head, refused, now_ms, fx)
-        elif envelope.kind is Kind.GOODBYE:
-            return self._dismiss(number, now_ms, fx)
         else:
-            self._serve(number, envelope, head, now_ms, fx)
-        return True
+            is_done = self._serve_any(number, envelope, head, now_ms, fx)
+        return is_done
 
     def _refuse(
         self, peer: Hashable, command: Command, error: HmsError, now_ms: int, fx: Effects
@@ -438,6 +441,15 @@ class Broker:
             self._entrance.stranger(peer)
         if envelope.kind is Kind.RESULT and number is not None:
             self.doorman.dismiss(number, now_ms, fx)
+
+    def _serve_any(
+        self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects
+    ) -> bool:
+        """Any other command. False: see _apply_one()."""
+        if envelope.kind is Kind.GOODBYE:
+            return self._dismiss(number, now_ms, fx)
+        self._serve(number, envelope, head, now_ms, fx)
+        return True
 
     def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects) -> None:
         """A CALL from a client, a RESULT from a server, a part of their conversation, a NOTICE, a

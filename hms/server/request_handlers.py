@@ -148,8 +148,8 @@ class RequestHandlers:
         tell_running(self._engine, self._monitor, connection, consumer=request.consumer)
         return self._engine.shut_some(connection, request.consumer, now_ms, fx)
 
-    def _commit_some(self, connection: int, request: wire.Commit, now_ms: int, _: Effects) -> bool:
-        return self._engine.commit_some(connection, request.session, now_ms)
+    def _commit_some(self, connection: int, request: wire.Commit, now_ms: int, fx: Effects) -> bool:
+        return self._engine.commit_some(connection, request.session, now_ms, fx)
 
     def _roll_back_some(
         self, connection: int, request: wire.Rollback, now_ms: int, fx: Effects

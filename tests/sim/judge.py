@@ -37,6 +37,7 @@ from hms.wire.structures import (
 from tests.sim.durable import Durable
 from tests.sim.node import Node
 from tests.sim.ordering import overlaps
+from tests.support.spreads import all_arrived
 
 if TYPE_CHECKING:
     from tests.sim.client import Client
@@ -195,6 +196,7 @@ class Invariants:
             places[id(state.scheduled)] = state.scheduled
         if state.space.place is not None:
             places[id(state.space.place)] = state.space.place
+        all_arrived(state)
         sessions = [s for c in state.connections.values() for s in c.sessions.values()]
         held: dict[int, list[int]] = {}
         acknowledged: dict[int, list[tuple[int, StoredMessage]]] = {}

@@ -10,6 +10,7 @@ from hms.engine.flow.destination_control import Life
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.queue.dispatch import discard
 from hms.engine.state import State
+from hms.engine.topic.spreading import give_now
 from hms.errors.catalogue import DestinationInUse, InvalidArgument
 from hms.records import Cause
 from hms.wire import operations as ops
@@ -76,6 +77,7 @@ def _purge_topic(state: State, asked: ops.NameOne, fx: Effects) -> int:
     assert isinstance(target, Topic)
     count = 0
     for subscription in target.subscriptions:
+        give_now(state, subscription)
         waiting = subscription.line.remove_everything()
         discard(state, subscription, waiting, Cause.PURGED, fx)
         count += len(waiting)

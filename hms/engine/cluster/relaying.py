@@ -25,6 +25,7 @@ from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.state import State
 from hms.engine.topic import Scheme
+from hms.engine.topic.spreading import give_now
 from hms.errors.tree import HmsError
 from hms.records import Cause, Definition, Placement, defined, undefined
 from hms.wire.packed_messages import NODE_TOPIC
@@ -169,6 +170,7 @@ def give_out(
     touched: list[Queue | Subscription] = []
     for place, chosen in _given(state, topic, messages):
         touched.append(place)
+        give_now(state, place)
         before = place.line.size_bytes
         place.line.add(chosen)
         state.waiting_bytes += place.line.size_bytes - before

@@ -59,7 +59,7 @@ def next_to_move(state: State, segment: int) -> list[StoredMessage]:
 
 def _size(message: StoredMessage) -> int:
     holders = message.holders
-    stays = len(holders) if isinstance(holders, set) else 1
+    stays = 1 if isinstance(holders, int) else len(holders)
     return message.length + RECORD_BYTES + stays * STAY_BYTES
 
 
@@ -136,7 +136,7 @@ def _runs(state: State, block: Block, outside: "_Outside") -> list[PinnedRun]:
         if m is not None
     ]
     holder = live[0].holders
-    if not isinstance(holder, set) and outside.is_plain(holder):
+    if isinstance(holder, int) and outside.is_plain(holder):
         holders = [m.holders for m in live]
         if holders.count(holder) == len(holders):
             return [pinned_run([m.id for m in live], offsets, [Stay(holder)])]
@@ -212,7 +212,7 @@ class _Outside:
     def stays_of(self, message: StoredMessage) -> list[Stay]:
         """The message at each place that holds it and is still there."""
         holders = message.holders
-        if not isinstance(holders, set):
+        if isinstance(holders, int):
             at = self._at(holders)
             stay = at.stay(message)
             if stay is at.plain[0]:

@@ -16,7 +16,7 @@ from operator import attrgetter
 
 import msgspec
 
-from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
+from hms.engine.messages import OVERHEAD_BYTES, Holders, StoredMessage
 from hms.records import Landing
 
 SEGMENT_SHIFT = 32
@@ -54,7 +54,7 @@ class Block:
         if self._blocks.paged_count and message.is_paged:
             self._blocks.paged(message, -1)
         holders = message.holders
-        if isinstance(holders, set) and len(holders) > 1:
+        if not isinstance(holders, int) and len(holders) > 1:
             holders.discard(number)
             self.live_bytes -= HOLDER_BYTES
             self._blocks.live_bytes -= HOLDER_BYTES
@@ -72,7 +72,7 @@ class Block:
         gone = freed = 0
         for message in messages:
             slot = message.slot
-            if isinstance(message.holders, set):
+            if not isinstance(message.holders, int):
                 self.left(message, number)
             elif slots[slot] is message:
                 slots[slot] = None
@@ -237,7 +237,7 @@ class LiveIndex:
             message.slot = slot
             length += message.length
             holders = message.holders
-            if isinstance(holders, set):
+            if not isinstance(holders, int):
                 further += len(holders) - 1
         taken = length + RECORD_BYTES * count + HOLDER_BYTES * further
         block.live_bytes += taken
@@ -336,14 +336,14 @@ def left_by(messages: Iterable[StoredMessage], number: int) -> None:
 def _log_bytes(message: StoredMessage) -> int:
     """About what a message takes in the log."""
     holders = message.holders
-    more = len(holders) - 1 if isinstance(holders, set) else 0
+    more = 0 if isinstance(holders, int) else len(holders) - 1
     return message.length + RECORD_BYTES + more * HOLDER_BYTES
 
 
 def _count_of(message: StoredMessage) -> int:
     """How many places hold a message that leaves its block."""
     holders = message.holders
-    return len(holders) if isinstance(holders, set) else 1
+    return 1 if isinstance(holders, int) else len(holders)
 
 
 def lies_in(message: StoredMessage, segment: int) -> bool:
@@ -360,10 +360,10 @@ def hold(messages: Sequence[StoredMessage], number: int) -> None:
         holders = message.holders
         if not holders:
             message.holders = number
-        elif isinstance(holders, set):
-            holders.add(number)
-        else:
+        elif isinstance(holders, int):
             message.holders = {holders, number}
+        else:
+            holders.add(number)
 
 
 def hold_each(messages: Sequence[StoredMessage], numbers: Sequence[int]) -> None:
@@ -374,9 +374,22 @@ def hold_each(messages: Sequence[StoredMessage], numbers: Sequence[int]) -> None
         return
     for message in messages:
         holders = message.holders
-        here = holders if isinstance(holders, set) else {holders} if holders else set[int]()
+        here = set[int]()
+        if isinstance(holders, set):
+            here = holders
+        elif holders:
+            here = {holders} if isinstance(holders, int) else {*holders}
         here.update(numbers)
         message.holders = here
+
+
+def hold_together(message: StoredMessage, groups: Sequence[frozenset[int]]) -> None:
+    """Very many of them hold a message, beside those that do already."""
+    holders = message.holders
+    if holders:
+        here = {holders} if isinstance(holders, int) else holders
+        groups = [*groups, frozenset(here)]
+    message.holders = Holders(groups) if groups else 0
 
 
 def offsets_of(messages: Sequence[StoredMessage], start: int) -> list[int]:

@@ -71,7 +71,7 @@ def page_in(state: State, message: StoredMessage, payload: bytes) -> None:
     """A body is in memory again: its new place in the log cannot be read before it is durable."""
     if message.is_paged:
         holders = message.holders
-        state.blocks.paged(message, -(len(holders) if isinstance(holders, set) else 1))
+        state.blocks.paged(message, -(1 if isinstance(holders, int) else len(holders)))
         message.payload = payload
 
 
@@ -85,11 +85,11 @@ def page_out(state: State, messages: Sequence[StoredMessage]) -> None:
         if message.block is None or not message.block.has(message):
             continue  # the log need not have it, or need not any more
         holders = message.holders
-        is_retained = retained in holders if isinstance(holders, set) else retained == holders
+        is_retained = retained == holders if isinstance(holders, int) else retained in holders
         if holders and not is_retained and not message.is_paged:
             message.payload = message.payload[: message.head_bytes]
             _share(state, message)
-            state.blocks.paged(message, len(holders) if isinstance(holders, set) else 1)
+            state.blocks.paged(message, 1 if isinstance(holders, int) else len(holders))
 
 
 def _share(state: State, message: StoredMessage) -> None:

@@ -289,6 +289,8 @@ class Subscription(Place):
         """Publications that its owner may not have."""
         self.placement = Placement(self.number, b"")
         """How the log says that it gets all messages of a batch."""
+        self.is_proxy = definition.name.startswith(PROXY_PREFIX)
+        """It stands for subscriptions of another node of the cluster."""
         self.redefine(definition)
         if self.is_shared:
             self.line.tracks = MessageGroups(self.line)
@@ -296,7 +298,7 @@ class Subscription(Place):
         self.is_removed = False
         self.is_proxy = definition.name.startswith(PROXY_PREFIX)
         """It stands for subscriptions of another node of the cluster."""
-        self.is_durable = is_durable
+        self._is_durable = is_durable
         self.owner: Owner = NO_OWNER
         """Whose share of the node's limits it takes."""
         self._last_client = (NOBODY, definition.client_id)
@@ -319,6 +321,14 @@ class Subscription(Place):
         self.wants = Wants(definition.retained or Wants.ALL)
         life_ms = definition.life_ms
         self.ends_at_ms = definition.created_ms + life_ms if life_ms else 0
+        self.look()
+
+    def look(self) -> None:
+        """Learn whether it is as most are, whoever publishes and when: of 65,000 the others are
+        looked at then."""
+        is_limited = self.selector or self.is_no_local or self.ends_at_ms or self.queue
+        is_unlike = self.is_proxy or self.pattern.is_wildcard or self.wants is Wants.REQUEST
+        self.is_usual = not (is_limited or is_unlike)
 
     @property
     def memory_bytes(self) -> int:

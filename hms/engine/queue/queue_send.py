@@ -34,10 +34,10 @@ from hms.engine.topic.audience import check_publication, record_bytes
 from hms.engine.topic.publication import (
     Stored,
     awake,
-    delay,
     messages_of,
     store_publication,
 )
+from hms.engine.topic.spreading import delay
 from hms.errors.catalogue import (
     HandleUnknown,
     NodeFull,

@@ -23,6 +23,7 @@ from hms.engine.session.session_objects import (
 )
 from hms.engine.session.temporary_destinations import check_owner, queue_for
 from hms.engine.state import State
+from hms.engine.topic.spreading import give_now
 from hms.engine.topic.subscription_begin import ConsumerRequest, subscribe
 from hms.engine.topic.subscription_end import end_passing
 from hms.engine.xa.association import attach_lost, connection_ended, leave
@@ -225,6 +226,7 @@ def open_consumer(
     if isinstance(place, Queue):
         consumer.selector = selector
     state.shares.take_memory(connection.owner, consumer.memory_bytes)
+    give_now(state, place)
     place.attach(consumer)
     consumer_watch.came(state, place, fx)
     session.consumers.append(consumer)

@@ -158,6 +158,8 @@ class Producer:
         """Where it publishes, of a topic's producer."""
         self.memory_bytes = 0
         """What it takes in memory at most, once it is counted."""
+        self.has_looked = False
+        """Its audience was found for the send that comes next."""
 
     @property
     def key(self) -> tuple[str, str]:

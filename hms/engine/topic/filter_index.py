@@ -64,7 +64,7 @@ class TopicIndex(Generic[T]):
                 found.update(entries)
         if self._characters:
             found.update(self._characters.match(topic))
-        return [item for _, item in sorted(found.items())] if len(found) > 1 else [*found.values()]
+        return [found[order] for order in sorted(found)]
 
 
 class _Branch(Generic[T]):

@@ -14,7 +14,7 @@ import msgspec
 
 from hms.engine.effects import Effects
 from hms.engine.groups.global_order import stamped_with_clock
-from hms.engine.log.live_index import hold, hold_each, offsets_of
+from hms.engine.log.live_index import hold, hold_each, hold_together, offsets_of
 from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages, sizes_of
 from hms.engine.queue.delays import NOT_DELAYED, due_times, stamped_with_time
 from hms.engine.queue.destinations import Queue, Subscription, Topic
@@ -22,10 +22,13 @@ from hms.engine.queue.incoming import DELAYED, FILES, ORDERED, Incoming, accepte
 from hms.engine.queue.message_copies import copies_of, record_of, stamped
 from hms.engine.session.session_objects import PendingBatch
 from hms.engine.state import State
-from hms.engine.topic import Delivery, TopicNode
-from hms.engine.topic.audience import retained_at, room_in
+from hms.engine.topic import Delivery, TopicNode, spreading
+from hms.engine.topic.audience import retained_at, room_in, takes_all
+from hms.engine.topic.recipients import Group
 from hms.engine.topic.retention import publisher_mark, retain
-from hms.records import Landing, Placement, Record, Sent, bitmap, sent
+from hms.engine.topic.spreading import begin_spread, delay
+from hms.engine.topic.spreads import Part
+from hms.records import Landing, Placement, Record, Sent, bitmap, encoded_placements, sent
 from hms.wire.packed_messages import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, slice_payloads
 
 
@@ -68,13 +71,18 @@ def store_publication(
     for subscription in audience.withheld:
         subscription.withheld += len(messages)
     state.looking.asked += audience.asked_by(len(messages))
-    out.give_each(audience.choose(messages))
+    if state.spreads or len(audience.subscriptions) > spreading.SPREAD_MIN:
+        out.spread(audience.groups(messages))
+    else:
+        out.give_each(audience.choose(messages))
     out.relay()
     if at is not None:
         out.retain(state.space.tree.node(producer.topic, state.now_ms, is_known=True), messages[at])
     if batch.is_persistent:
         first, landing = messages[0].seq, _land(state, messages)
-        record = record_of_batch(batch, out.placements, pack, first_sequence, first, landing)
+        record = record_of_batch(
+            batch, out.placements, pack, first_sequence, first, landing, out.further
+        )
         out.records.insert(0, record)
     return Stored(out.records, out.touched, messages)
 
@@ -120,8 +128,9 @@ def record_of_batch(
     first_sequence: int,
     first_seq: int,
     landing: Landing | None,
+    further: Sequence[tuple[int, bytes]] = (),
 ) -> Record:
-    """The record of a batch that its client sent."""
+    """The record of a batch that its client sent; further: as sent() has it."""
     producer = batch.producer
     head = Sent(
         producer.destination.number,
@@ -136,7 +145,7 @@ def record_of_batch(
         pack=pack,
         first_seq=first_seq,
     )
-    return sent(head, landing)
+    return sent(head, landing, further)
 
 
 def _land(state: State, messages: Sequence[StoredMessage]) -> Landing | None:
@@ -173,7 +182,54 @@ class _FanOut:
         """By their queue, the ids of what goes to other nodes."""
         self.placements: list[Placement] = []
         self.touched: list[Queue | Subscription] = []
+        self.further: list[tuple[int, bytes]] = []
+        """Of very many places: how many, and their placements as they stand in the record."""
         self.records: list[Record] = []
+        self._spread: list[Part] | None = None
+
+    def spread(self, groups: Sequence[tuple[Group, list[StoredMessage]]]) -> None:
+        """To each what its group chose, where it waits in slices (spreads.py): here it is only
+        counted, and told to the log. What delivers into a queue is given at once."""
+        common, own = list[frozenset[int]](), dict[int, list[frozenset[int]]]()
+        self._spread = parts = list[Part]()
+        for group, chosen in groups:
+            whole, others = self._split(group, chosen)
+            if whole:
+                parts.append((whole, chosen))
+            numbers = group.numbers
+            if whole is not group.plain:
+                numbers = frozenset([s.number for s in whole if s.is_durable])
+            if numbers and self._is_persistent:
+                self.further.append((len(numbers), self._encoded(group, numbers, chosen)))
+                if chosen is self._messages:
+                    common.append(numbers)
+                else:
+                    for message in chosen:
+                        own.setdefault(message.id, []).append(numbers)
+            for subscription in others:
+                self.give(subscription, chosen)
+        for message in self._messages if common or own else ():
+            hold_together(message, [*common, *own.get(message.id, ())])
+        begin_spread(self._state, parts, self._due, self._uses)
+
+    def _encoded(self, group: Group, numbers: frozenset[int], chosen: list[StoredMessage]) -> bytes:
+        mask = self._bitmap(chosen)
+        if numbers is group.numbers and not mask:
+            return group.encoded
+        return encoded_placements(sorted(numbers), mask)
+
+    def _split(
+        self, group: Group, chosen: list[StoredMessage]
+    ) -> tuple[Sequence[Subscription], list[Subscription]]:
+        """Those that simply take what the group chose, and those that have to be looked at."""
+        if not group.is_guarded:
+            return group.plain, group.special
+        size, longest = sum([m.length for m in chosen]), max([m.length for m in chosen])
+        whole, others = list[Subscription](), group.special.copy()
+        for one in group.plain:
+            takes = self._must_take(one) or takes_all(one, len(chosen), size, longest)
+            (whole if takes else others).append(one)
+        return whole, others
 
     def give_each(self, choices: Sequence[tuple[Subscription, list[StoredMessage]]]) -> None:
         """To each what it chose. Those that just take all are most of 25,000: a step for each of
@@ -260,9 +316,12 @@ class _FanOut:
     def _put(
         self, place: Queue | Subscription, chosen: list[StoredMessage], *, is_logged: bool
     ) -> None:
-        size_bytes = self._size_bytes if chosen is self._messages else -1
-        add_to(self._state, place, chosen, self._due, self._uses, size_bytes)
-        self.touched.append(place)
+        if self._spread is not None and isinstance(place, Subscription):
+            self._spread.append(([place], chosen))
+        else:
+            size_bytes = self._size_bytes if chosen is self._messages else -1
+            add_to(self._state, place, chosen, self._due, self._uses, size_bytes)
+            self.touched.append(place)
         if is_logged and self._is_persistent:
             hold(chosen, place.number)
             self.placements.append(Placement(place.number, self._bitmap(chosen)))
@@ -311,23 +370,6 @@ def add_to(
     state.waiting_bytes += size_bytes
     if due:
         delay(state, place, messages, due)
-
-
-def delay(
-    state: State,
-    place: Queue | Subscription,
-    messages: list[StoredMessage],
-    due: Mapping[int, int],
-) -> None:
-    """Those of the messages that are delayed wait on, for their time."""
-    line = place.line
-    known_ms = line.delayed.next_ms()
-    for message in messages:
-        if message.id in due:
-            line.delay(message, due[message.id])
-    next_ms = line.delayed.next_ms()
-    if next_ms is not None and next_ms != known_ms:
-        state.wake_at(next_ms, place)
 
 
 def awake(messages: list[StoredMessage], due: Mapping[int, int]) -> list[StoredMessage]:

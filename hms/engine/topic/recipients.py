@@ -9,23 +9,84 @@ matches. The table only finds candidates: the selector itself decides. A head is
 
 from collections.abc import Iterable, Sequence
 
+from hms.engine.flow.destination_control import Control
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Subscription
 from hms.engine.selector import Selector
 from hms.engine.selector.equality import equality_of
 from hms.engine.selector.selector_fields import selector_view
+from hms.records import encoded_placements
 
 Chosen = tuple[Subscription, list[StoredMessage]]
+
+
+class Group:
+    """Subscriptions that always get the same, in their order. What the log has to be told of those
+    that just take it is made when it is first needed, and then kept: there may be 65,000."""
+
+    __slots__ = ("_encoded", "_numbers", "_plain", "_special", "controls", "subscriptions")
+
+    def __init__(
+        self,
+        subscriptions: Sequence[Subscription],
+        controls: set[Control] | None = None,
+        numbers: Sequence[int] = (),
+    ) -> None:
+        """Controls and numbers: of all of them, where they are known, and all of them are plain."""
+        self.subscriptions = subscriptions
+        self.controls = controls or set()
+        self._plain = None if controls is None else subscriptions
+        self._special: list[Subscription] = []
+        self._numbers = None if controls is None else frozenset(numbers)
+        self._encoded = b""
+
+    @property
+    def plain(self) -> Sequence[Subscription]:
+        """Those that take it whoever sent it, where they are."""
+        if self._plain is None:
+            every = self.subscriptions
+            unusual = [s for s in every if not s.is_usual]
+            self._special = [s for s in unusual if s.queue or s.is_no_local or s.is_proxy]
+            special = set(self._special)
+            self._plain = [s for s in every if s not in special] if special else every
+            self.controls = {s.control for s in self._plain}
+        return self._plain
+
+    @property
+    def special(self) -> list[Subscription]:
+        """The others."""
+        assert self._plain is not None, "plain is asked for first"
+        return self._special
+
+    @property
+    def is_guarded(self) -> bool:
+        """Some of the plain ones have limits."""
+        return bool(self.plain) and any(control.is_guarded for control in self.controls)
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Of the plain ones that are durable."""
+        if self._numbers is None:
+            self._numbers = frozenset([s.number for s in self.plain if s.number])
+        return self._numbers
+
+    @property
+    def encoded(self) -> bytes:
+        """Their placements, of all messages of a batch."""
+        if not self._encoded:
+            self._encoded = encoded_placements(sorted(self.numbers), b"")
+        return self._encoded
 
 
 class _Choice:
     """A selector and all subscriptions that have it."""
 
-    __slots__ = ("matches", "messages", "subscriptions")
+    __slots__ = ("group", "matches", "messages", "subscriptions")
 
     def __init__(self, selector: Selector) -> None:
         self.matches = selector.matches
         self.subscriptions: list[Subscription] = []
+        self.group = Group(self.subscriptions)
         self.messages: list[StoredMessage] = []
         """What it has chosen of the batch that is looked at."""
 
@@ -39,29 +100,32 @@ class Audience:
 
     def __init__(self, subscriptions: Sequence[Subscription]) -> None:
         self.subscriptions = subscriptions
-        ends = [s.ends_at_ms for s in subscriptions if s.ends_at_ms]
-        self.until_ms = min(ends, default=1 << 62)
-        self.queued = [s for s in subscriptions if s.queue is not None]
-        self.logged_count = len([s for s in subscriptions if s.is_durable or s.queue is not None])
-        self.is_logged = self.logged_count == len(subscriptions)
-        self.must_be_told = bool(self.queued) or any(s.pattern.is_wildcard for s in subscriptions)
+        every = subscriptions
+        unusual = [s for s in every if not s.is_usual]
+        self.until_ms = min([s.ends_at_ms for s in unusual if s.ends_at_ms], default=1 << 62)
+        self.queued = [s for s in unusual if s.queue is not None]
+        numbers = [s.number for s in every if s.number]
+        self.logged_count = len(numbers) + len([s for s in self.queued if not s.number])
+        self.is_logged = self.logged_count == len(every)
+        self.must_be_told = any(s.queue is not None or s.pattern.is_wildcard for s in unusual)
         """Somebody does not know on which topic a message was published unless it says so."""
         self.copied_count = len(_copied(self.queued))
         self.withheld: list[Subscription] = []
         """Whose pattern matches, and whose owner may not have it."""
-        self._plain: list[Subscription] = []
+        own = {s.control for s in every}
+        self.controls = own | {s.queue.control for s in self.queued if s.queue is not None}
+        selecting = [s for s in unusual if s.selector is not None]
+        self._plain = [s for s in every if s.selector is None] if selecting else every
+        self._all = Group(self._plain) if unusual else Group(every, own, numbers)
         self._choices: dict[str, _Choice] = {}
         self._names: set[str] = set()
         self._tables: dict[str, dict[object, list[_Choice]]] = {}
         self._others: list[_Choice] = []
-        for subscription in subscriptions:
-            self._add(subscription)
+        for subscription in selecting:
+            if subscription.selector is not None:
+                self._add(subscription, subscription.selector)
 
-    def _add(self, subscription: Subscription) -> None:
-        selector = subscription.selector
-        if selector is None:
-            self._plain.append(subscription)
-            return
+    def _add(self, subscription: Subscription, selector: Selector) -> None:
         choice = self._choices.get(selector.text)
         if choice is None:
             choice = self._choices[selector.text] = self._new_choice(selector)
@@ -94,6 +158,14 @@ class Audience:
             chosen, choice.messages = choice.messages, []
             found += [(s, chosen) for s in choice.subscriptions]
         found.sort(key=_order)
+        return found
+
+    def groups(self, messages: list[StoredMessage]) -> list[tuple[Group, list[StoredMessage]]]:
+        """The same, of those together that always get the same."""
+        found = [(self._all, messages)] if self._plain else []
+        for choice in self._ask(messages) if self._choices else ():
+            chosen, choice.messages = choice.messages, []
+            found.append((choice.group, chosen if len(chosen) < len(messages) else messages))
         return found
 
     def _ask(self, messages: Iterable[StoredMessage]) -> list[_Choice]:

@@ -20,6 +20,7 @@ from hms.engine.queue.pending_list import ids_of
 from hms.engine.state import State
 from hms.engine.topic import Pattern, TopicNode
 from hms.engine.topic.retained import is_alive
+from hms.engine.topic.spreading import give_now
 from hms.errors.catalogue import NoRetainedMessage, TransactionTooLarge
 from hms.records import Cause, Encoded, Record, RecordType, group, ranges
 from hms.wire.packed_messages import NODE_PUBLISHER, NODE_RETAINED, NODE_TOPIC
@@ -146,6 +147,7 @@ def deliver_retained(
     place = subscription.queue or subscription
     keeps_id = is_new and subscription.queue is None
     records: list[Record] = []
+    give_now(state, place)
     for message in messages:
         id_ = message.id if keeps_id else state.take_ids(1, fx)
         copy = copy_for(state, subscription, message, id_)
@@ -163,6 +165,7 @@ def deliver_copies(
 ) -> list[Encoded]:
     """The same with copies that were made before."""
     messages = [copy.message for copy in copies]
+    give_now(state, place)
     place.line.add(messages)
     state.waiting_bytes += sizes_of(messages)
     if isinstance(place, Queue):

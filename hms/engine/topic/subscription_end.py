@@ -6,12 +6,14 @@ from hms.engine.queue.destinations import Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.queue.purge_slices import begin_ending, end_later, lift_ending, purge_some
 from hms.engine.state import State
+from hms.engine.topic.spreading import give_now
 from hms.errors.catalogue import DurableNameInUse, SubscriptionNotFound
 from hms.records import Cause, undefined
 
 
 def end_passing(state: State, subscription: Subscription, fx: Effects) -> None:
     """A subscription that is not durable ends; a transaction may still hold some of it."""
+    give_now(state, subscription)
     subscription.is_removed = True
     state.space.remove(subscription, state.now_ms)
     end_later(state, subscription, Cause.UNSUBSCRIBED, fx)
@@ -31,6 +33,7 @@ def unsubscribe_some(
     """Before unsubscribe(), which refuses for the same reasons: a slice of what waits, and whether
     there was one."""
     subscription = _unused(state, *asked)
+    give_now(state, subscription)
     if not purge_some(state, subscription, Cause.UNSUBSCRIBED, fx, state.now_ms):
         lift_ending(state, connection)
         return False
@@ -60,6 +63,7 @@ def remove_subscription(
 ) -> None:
     """A durable subscription ends, and what waits for it with it; what its queue has stays there
     (SU-13)."""
+    give_now(state, subscription)
     line = subscription.line
     waiting = line.remove_everything()
     discard(state, subscription, waiting, cause, fx)

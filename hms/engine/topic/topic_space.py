@@ -159,8 +159,7 @@ class TopicSpace:
         found = self._audiences.get(topic)
         if found is None or now_ms >= found.until_ms:
             matching = self.index.match(topic)
-            wanting = [s for s in matching if s.wants is not Wants.REQUEST]
-            wanting = [s for s in wanting if not s.is_over(now_ms)]
+            wanting = [s for s in matching if s.is_usual or _wants_now(s, now_ms)]
             if self.authority is None:
                 found = Audience(wanting)
             else:
@@ -171,6 +170,11 @@ class TopicSpace:
                 self.changed()
             self._audiences[topic] = found
         return found
+
+    def has_audience(self, topic: str, now_ms: int) -> bool:
+        """Whether audience() finds it at once."""
+        found = self._audiences.get(topic)
+        return found is not None and now_ms < found.until_ms
 
     def redefined(self, subscription: Subscription, definition: Definition) -> None:
         """What it chooses from now on."""
@@ -260,3 +264,7 @@ class TopicSpace:
     def prune(self, now_ms: int) -> list[str]:
         """Take away the topics that nothing has used for their life."""
         return self.tree.prune(now_ms - self._settings.topic_life_ms)
+
+
+def _wants_now(subscription: Subscription, now_ms: int) -> bool:
+    return subscription.wants is not Wants.REQUEST and not subscription.is_over(now_ms)
