@@ -1873,6 +1873,20 @@ class CommitInDoubt(TpTransaction):
     )
 
 
+class TransactionTooLong(TpLimit):
+    """HMS-7004: the transaction sends {count} batches, and so many take too long to commit: they count {steps} steps of {limit}."""
+
+    number: ClassVar[int] = 7004
+    text: ClassVar[str] = (
+        "the transaction sends {count} batches, and so many take too long to commit: they "
+        "count {steps} steps of {limit}"
+    )
+    cure_text: ClassVar[str] = (
+        "Commit more often, or send many messages at once (send_many), which counts as one "
+        "batch for each 1,024. The transaction can only be rolled back now."
+    )
+
+
 class XaError(TpTransaction):
     """HMS-7065: {operation} in resource manager {resource} answered {answer}: {reason}."""
 
@@ -2463,6 +2477,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     7001: TransactionRolledBack,
     7002: TransactionTooLarge,
     7003: CommitInDoubt,
+    7004: TransactionTooLong,
     7065: XaError,
     7066: TxProtocolError,
     7067: TxMixed,
@@ -2711,6 +2726,7 @@ __all__ = [
     "TpWouldBlock",
     "TransactionRolledBack",
     "TransactionTooLarge",
+    "TransactionTooLong",
     "TxFatal",
     "TxHazard",
     "TxHeuristicCommit",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from hms.engine.log.live_index import offsets_of
-from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
+from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage
 from hms.engine.queue.destinations import Queue
 from hms.engine.session.session_objects import PendingBatch
 from hms.engine.state import State
@@ -19,8 +19,8 @@ __all__ = ["ReadyRun", "ready_runs"]
 
 
 class ReadyRun:
-    """Frames to one durable queue, one behind the other, of persistent messages; each of them has
-    its pack here from now on."""
+    """Frames to one queue, one behind the other, all of which the log is told of, or none; of those
+    that it is told of each has its pack here from now on."""
 
     __slots__ = (
         *("_data", "_firsts", "_offsets", "_size_bytes", "_uses"),
@@ -36,11 +36,12 @@ class ReadyRun:
         """Of each frame: where its record begins, and how many messages are before it."""
         self._offsets: list[int] = []
         self._size_bytes = self._uses = 0
+        is_logged = batches[0].is_persistent and queue.number > 0
         parts, at = [], 0
         for batch in batches:
             incoming, made = batch.incoming, batch.made
             assert incoming is not None and made is not None, "it is not ready"  # noqa: PT018
-            part = self._encoded(batch)
+            part = self._encoded(batch) if is_logged else b""
             self._firsts.append((at, len(self.messages)))
             at += len(part)
             self.messages += made
@@ -51,7 +52,8 @@ class ReadyRun:
         self._data = bytearray().join(parts)
         ends, packs = accumulate(map(len, parts)), memoryview(self._data)
         for batch, end in zip(batches, ends, strict=True):
-            batch.pack = packs[end - len(batch.pack) : end]
+            if is_logged:
+                batch.pack = packs[end - len(batch.pack) : end]
             batch.incoming, batch.made, batch.run = None, None, self
 
     def _encoded(self, batch: PendingBatch) -> bytes:
@@ -67,17 +69,23 @@ class ReadyRun:
             )
         )
 
-    def store(self, state: State) -> Encoded:
-        """The messages begin to wait; their records."""
+    def store(self, state: State) -> Encoded | None:
+        """The messages begin to wait; their records, None when the log is told of none."""
         messages, queue = self.messages, self.queue
         number, count, data = queue.number, len(messages), self._data
         first_seq = state.take_seqs(count)
-        for seq, message in enumerate(messages, first_seq):
-            message.seq, message.holders = seq, number
-        put_first_seqs(data, self._firsts, first_seq)
+        if data:
+            for seq, message in enumerate(messages, first_seq):
+                message.seq, message.holders = seq, number
+            put_first_seqs(data, self._firsts, first_seq)
+        else:
+            for seq, message in enumerate(messages, first_seq):
+                message.seq, message.slot = seq, OF_COMMIT
         queue.line.add(messages, self._size_bytes, self._uses)
         state.waiting_bytes += self._size_bytes
         queue.offer(messages)
+        if not data:
+            return None
         landing = state.blocks.add(messages, self._offsets)
         landings = () if landing is None else ((landing, 0),)
         return Encoded(len(self._firsts), count, memoryview(data), landings)
@@ -89,8 +97,12 @@ def ready_runs(batches: Iterable[PendingBatch]) -> None:
     count = 0
     for batch in batches:
         queue = batch.producer.destination
-        can = batch.made is not None and batch.is_persistent and queue.number > 0
-        is_next = run and queue is run[0].producer.destination
+        can = batch.made is not None
+        is_next = (
+            run
+            and queue is run[0].producer.destination
+            and batch.is_persistent == run[0].is_persistent
+        )
         if not (can and is_next and count + batch.count <= MESSAGES_PER_BATCH_MAX):
             _make(run)
             run, count = [], 0

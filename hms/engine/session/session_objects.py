@@ -84,6 +84,7 @@ class Work:
         "rolled_back",
         "sends",
         "size_bytes",
+        "steps",
         "worked_at_ms",
     )
 
@@ -99,6 +100,8 @@ class Work:
         """How long they wait after a rollback whose consumer says so itself, by the identity of
         their place and by their id."""
         self.size_bytes = 0
+        self.steps = 0
+        """What its commit takes for what it sends, as queue_send.py counts it."""
         self.is_over = is_over
         self.worked_at_ms = 0
         self.rolled_back = ""
@@ -110,7 +113,7 @@ class Work:
 
     def clear(self) -> None:
         """It has ended, and what comes belongs to the next one."""
-        self.sends, self.acknowledged, self.size_bytes = [], [], 0
+        self.sends, self.acknowledged, self.size_bytes, self.steps = [], [], 0, 0
         self.delays_ms, self.receipts, self.ready_count = {}, None, 0
 
 
@@ -239,8 +242,8 @@ class Run(Protocol):
     """Of the first message of the first batch."""
     messages: list[StoredMessage]
 
-    def store(self, state: Any) -> Encoded:
-        """Their messages begin to wait; their records."""
+    def store(self, state: Any) -> Encoded | None:
+        """Their messages begin to wait; their records, None when the log is told of none."""
 
 
 class PendingBatch(msgspec.Struct):

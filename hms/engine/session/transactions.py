@@ -33,6 +33,8 @@ from hms.records import Encoded, Memory, Record, group, memory
 
 BATCH_EFFORT = 8
 """What a batch costs to make ready beside its messages, in messages."""
+SPREAD_BATCHES = 64
+"""What more batches publish goes to its subscriptions in slices, behind the commit."""
 WITHDRAWN = "the commit was withdrawn before it took effect"
 """Somebody asked what became of it, and was told for good that it had no effect."""
 
@@ -150,6 +152,7 @@ class _Commit(Waiting):
         older.acknowledged = older.acknowledged + newer.acknowledged
         older.delays_ms |= newer.delays_ms
         older.size_bytes += newer.size_bytes
+        older.steps += newer.steps
         older.worked_at_ms = max(older.worked_at_ms, newer.worked_at_ms)
         older.rolled_back = newer.rolled_back
         self.session.work = older
@@ -172,11 +175,13 @@ def take_effect(
     together, and the places that want a dispatch."""
     records: list[Record | Encoded] = []
     touched: dict[int, Queue | Subscription] = {}
+    state.spreads.takes_all = len(work.sends) > SPREAD_BATCHES
     for batch in work.sends:
         run = batch.run
         if run is not None and run.queue is batch.producer.destination:  # which may be gone since
             if run.first_id == batch.first_id:
-                records.append(run.store(state))
+                stored_run = run.store(state)
+                records += [] if stored_run is None else [stored_run]
                 touched[id(run.queue)] = run.queue
                 if state.is_crowded:
                     page_out_new(state, run.messages, [run.queue])
@@ -187,6 +192,7 @@ def take_effect(
             touched[id(place)] = place
         if state.is_crowded:
             page_out_new(state, stored.messages, stored.touched)
+    state.spreads.takes_all = False
     is_much = len(work.acknowledged) > FORGOTTEN_AT_ONCE
     for received in receipts_of(work).all():
         records += _settled(state, received, is_much=is_much)

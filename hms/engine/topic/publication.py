@@ -71,7 +71,11 @@ def store_publication(
     for subscription in audience.withheld:
         subscription.withheld += len(messages)
     state.looking.asked += audience.asked_by(len(messages))
-    if state.spreads or len(audience.subscriptions) > spreading.SPREAD_MIN:
+    if (
+        state.spreads
+        or state.spreads.takes_all
+        or len(audience.subscriptions) > spreading.SPREAD_MIN
+    ):
         out.spread(audience.groups(messages))
     else:
         out.give_each(audience.choose(messages))

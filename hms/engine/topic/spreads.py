@@ -80,6 +80,8 @@ class Spreads:
         self.waiting: deque[Spread] = deque()
         self.is_told = False
         """Ticks go on with them."""
+        self.takes_all = False
+        """What is published now belongs to a commit of many publications."""
 
     def __bool__(self) -> bool:
         return bool(self.waiting)
