@@ -1,7 +1,7 @@
 """Wire fuzz: whatever peers send, on clients' sockets, bare TCP and a cluster link, the node lives,
 honest clients are served, and memory stays within its bound. The long form takes an hour:
 
-    HMS_WIRE_SECONDS=3600 scripts/test tests/acceptance/test_wire_fuzz.py
+    HMS_WIRE_SECONDS=3600 scripts/test tests/acceptance/test_wire_fuzz.py -s
 
 It finds each planted fault, too, and tells how long the engine's lock was held at most.
 """
@@ -211,6 +211,7 @@ def test_no_frame_stops_the_node_or_keeps_honest_clients_waiting(record_property
         **{key: status[key] for key in status if key.startswith("lock_")},
     }
     record_property("figures", figures)
+    print(json.dumps(figures))
     assert one.sent["frames"] > 0
     assert one.sent["words"] > 0
     if IS_LONG:
