@@ -17,7 +17,7 @@ runs `calls`, which are the application's own functions, where they may block.
 import enum
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -249,15 +249,18 @@ class Link(IncomingCalls):
 
     # ---- what comes in
 
-    def receive(self, parts: Frame, now: float) -> None:
-        """Take a frame in; raises ProtocolError when the node speaks nonsense."""
+    def receive(self, parts: Sequence[bytes | memoryview], now: float) -> None:
+        """Take a frame in; raises ProtocolError when the node speaks nonsense. A view of a payload
+        is not kept."""
         limit = self.limits.frame_bytes_max + _FRAME_BYTES_SLACK
-        envelope, payload = frames.decode_envelope(parts, limit), parts[1]
+        envelope, lent = frames.decode_envelope(parts, limit), parts[1]
         kind = envelope.kind
         self._heard_at = now
         if kind is Kind.DELIVER:
-            self._deliver(payload)
-        elif kind in _ANSWERS:
+            self._deliver(lent)
+            return
+        payload = lent if isinstance(lent, bytes) else bytes(lent)
+        if kind in _ANSWERS:
             self._answer(kind, envelope.correlation, payload)
         elif kind in _OF_SERVICES:
             self.serve(kind, payload)
@@ -275,7 +278,7 @@ class Link(IncomingCalls):
         elif kind is not Kind.HEARTBEAT:
             raise ProtocolError(detail=f"a {kind.name} at the wrong time")
 
-    def _deliver(self, payload: bytes) -> None:
+    def _deliver(self, payload: bytes | memoryview) -> None:
         receivers, count, rows_at = frames.decode_delivery(payload)
         delivered = unpack_delivered(payload, count, rows_at)
         size_bytes = len(payload) - rows_at - count * DELIVERED_ROW.size

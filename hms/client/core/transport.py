@@ -27,6 +27,8 @@ _EVENT = struct.Struct("=HI")
 """What a monitor tells first: event and value. pyzmq's own reader would import asyncio, a sixth of
 what importing the client takes."""
 _BATCH_MAX = 256
+VIEW_BYTES_MIN = 4 * 1024
+"""Smaller payloads are copied out of ZeroMQ's memory, which is sooner than to lend them."""
 # Whole numbers made once: combining pyzmq's own enumerations takes 1 to 2 us each time.
 _POLLIN = int(zmq.POLLIN)
 _LAST = int(zmq.NOBLOCK)
@@ -125,16 +127,17 @@ class Transport:
         _send(self._socket, parts[0], _MORE)
         _send(self._socket, parts[1], _LAST)
 
-    def receive(self) -> list[list[bytes]]:
-        """The frames that wait, up to a bounded number."""
-        received: list[list[bytes]] = []
+    def receive(self) -> list[list[bytes | memoryview]]:
+        """The frames that wait, up to a bounded number; a large payload is lent by ZeroMQ, since
+        bodies are copied out of it anyway."""
+        received: list[list[bytes | memoryview]] = []
         recv = self._socket.recv
         while len(received) < _BATCH_MAX and self.has_input():
             part = recv(_LAST, copy=False)  # recv_multipart() asks for each part by a call of five
-            parts = [part.bytes]
+            parts: list[bytes | memoryview] = [part.bytes]
             while part.more:
                 part = recv(_LAST, copy=False)
-                parts.append(part.bytes)
+                parts.append(part.buffer if len(part) > VIEW_BYTES_MIN else part.bytes)
             received.append(parts)
         return received
 
