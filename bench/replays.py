@@ -196,11 +196,12 @@ def kills(count: int, messages: int, seed: int | None) -> None:
 @click.option("--messages", default=200_000, show_default=True)
 @click.option("--size", default=1024, show_default=True)
 @click.option("--runs", default=3, show_default=True)
-def rate(messages: int, size: int, runs: int) -> None:
+@click.option("--spark", "with_spark", is_flag=True, help="Spark reads, instead of this process.")
+def rate(messages: int, size: int, runs: int, *, with_spark: bool) -> None:
     """Messages a second of a replay, as a ratio to hms bench send into the same node."""
     from hms.history import replay, session  # noqa: PLC0415 - only here
 
-    spark = session("bench")
+    spark = session("bench") if with_spark else None
     with past(messages, size, **_SHIPPED) as node:
         for i in range(runs):
             arguments = ["bench", "send", "--connect", node.address, "--size", str(size), "--json"]
@@ -218,8 +219,11 @@ def rate(messages: int, size: int, runs: int) -> None:
                 into="re.{destination}",
                 run_id=f"rate-{i}",
             )
-            click.echo(f"replay {report.rate:,.0f} a second; bench send: {told.stdout.decode()}")
-    spark.stop()
+            sent = json.loads(told.stdout)["messages_per_s"]
+            ratio = report.rate / sent
+            click.echo(f"replay {report.rate:,.0f} a second; bench send {sent:,.0f}; {ratio:.2f}")
+    if spark is not None:
+        spark.stop()
 
 
 if __name__ == "__main__":

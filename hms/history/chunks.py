@@ -29,7 +29,7 @@ from hms.wire.packed_messages import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CHUNK_SCHEMA", "COLUMNS", "REPLAY_RUN", "Chunker", "Row", "is_file"]
+__all__ = ["CHUNK_SCHEMA", "COLUMNS", "REPLAY_RUN", "Chunker", "Row", "is_file", "rows_in"]
 
 REPLAY_RUN, REPLAY_ORIGIN, REPLAY_ID = "$ReplayRun", "$ReplayOrigin", "$ReplayMessageID"
 REPLAY_TIME, REPLAY_OFFSET, REPLAY_TOPIC = "$ReplayTime", "$ReplayOffset", "$ReplayTopic"
@@ -124,7 +124,7 @@ class Chunker:
         import pyarrow as pa  # noqa: PLC0415 - an optional package
 
         schema = _arrow_schema()
-        for chunk in self.chunks(row for batch in batches for row in _rows(batch)):
+        for chunk in self.chunks(row for batch in batches for row in rows_in(batch)):
             yield pa.RecordBatch.from_pylist([chunk], schema=schema)
 
     def chunks(self, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
@@ -219,7 +219,8 @@ def _arrow_schema() -> "pa.Schema":
     return pa.schema([*numbers, ("packs", pa.list_(pack)), ("files", pa.int32())])
 
 
-def _rows(batch: "pa.RecordBatch") -> Iterator[Row]:
+def rows_in(batch: "pa.RecordBatch") -> Iterator[Row]:
+    """The rows of a batch of COLUMNS."""
     import pyarrow as pa  # noqa: PLC0415 - an optional package
 
     columns = []

@@ -1,9 +1,9 @@
 """Forwarding: chunks go from Spark to the sender of a run, in order, each with its entry."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hms.errors.catalogue import (
     BatchTooLarge,
@@ -13,6 +13,7 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import HmsError
 from hms.history.chunks import CHUNK_SCHEMA, Chunker
+from hms.history.local_rows import ahead, rows_of
 from hms.history.pace import Pace, Progress, Show
 from hms.history.reading import Window, chosen, in_order, windows
 from hms.history.wanted import Wanted
@@ -28,7 +29,7 @@ __all__ = ["forward", "send_chunks"]
 
 
 def forward(
-    session: "SparkSession",
+    session: "SparkSession | None",
     wanted: Wanted,
     chunker: Chunker,
     sender: "Resender",
@@ -36,8 +37,8 @@ def forward(
     pace: Pace,
     show: Show | None,
 ) -> None:
-    """Send what is left of a run; in smaller chunks when one is too large for the node, or for the
-    room that its destination has."""
+    """Send what is left of a run, read by Spark or, without a session, here; in smaller chunks when
+    one is too large for the node, or for the room that its destination has."""
     while True:
         entry = sender.entry or begun
         try:
@@ -72,20 +73,32 @@ def _smaller(chunker: Chunker, error: HmsError) -> Chunker | None:
 
 
 def _chunks(
-    session: "SparkSession", wanted: Wanted, entry: "Entry", chunker: Chunker
+    session: "SparkSession | None", wanted: Wanted, entry: "Entry", chunker: Chunker
 ) -> "Generator[Chunk, None, None]":
     """The chunks of what is left of a run, in order."""
     from hms.history.resend import Chunk  # noqa: PLC0415 - loads the client
+
+    left = windows(entry.source, entry.next_offset, entry.until_offset)
+    if session is None:
+        for row in ahead(_chunks_here(wanted, entry, chunker, left)):
+            yield Chunk.of(row)
+        return
 
     def read(window: Window) -> "pa.Table":
         frame = chosen(session, entry.source, wanted.options, window)
         return frame.mapInArrow(chunker, CHUNK_SCHEMA).toArrow()
 
-    for table in in_order(
-        session, windows(entry.source, entry.next_offset, entry.until_offset), read
-    ):
+    for table in in_order(session, left, read):
         for row in table.to_pylist():
             yield Chunk.of(row)
+
+
+def _chunks_here(
+    wanted: Wanted, entry: "Entry", chunker: Chunker, left: Iterable[Window]
+) -> Iterator[dict[str, Any]]:
+    """The same as rows of CHUNK_SCHEMA, without Spark."""
+    for window in left:
+        yield from chunker.chunks(rows_of(entry.source, wanted.options, window))
 
 
 def send_chunks(

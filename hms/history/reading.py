@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Window",
+    "archived_until",
     "chosen",
     "end_offset",
     "first_offset",

@@ -1,13 +1,15 @@
 """Replay: messages of the history, sent again, each once.
 
-Spark reads, chooses, marks and packs, on as many cores or nodes as it has; one sender in this
-process forwards the packs, chunk by chunk, in the order of the log. Each chunk is one transaction
-with the entry in the ledger that says so (see ledger.py): a run that was interrupted goes on where
-it was, and one that is complete sends nothing when it is asked for again.
+Spark reads, chooses, marks and packs, on as many cores or nodes as it has; a thread of this process
+does where all that is read is one log. One sender in this process forwards the packs, chunk by
+chunk, in the order of the log. Each chunk is one transaction with the entry in the ledger that says
+so (see ledger.py): a run that was interrupted goes on where it was, and one that is complete sends
+nothing when it is asked for again.
 """
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from hms.errors.catalogue import HistoryError, ReplayGap
 from hms.history.chunks import Chunker
 from hms.history.forward import forward
 from hms.history.identity import check_writer, writer_before
+from hms.history.local_rows import is_read_here
 from hms.history.pace import Pace, Show
 from hms.history.reading import (
     end_offset,
@@ -88,7 +91,8 @@ def replay(
 ) -> ReplayReport:
     """Send the messages that were sent to destinations in [from_, to) into others, in order, once.
 
-    spark: None makes a session on `master`. path: the store's directory. destination: a comma list
+    spark: None makes a session on `master`; without one, a log that has no archive is read in this
+    process, without Spark. path: the store's directory. destination: a comma list
     of `queue:NAME`, `topic:NAME`, NAME or patterns with * in them, "" for all; into: one of those
     names, in which {destination} stands for where a message was sent. Times: ISO 8601, ms since
     1970, or datetimes. rate: messages a second. run_id: the name of the run, else one that follows
@@ -100,6 +104,8 @@ def replay(
     wanted = Wanted(into, wanted_options(destination, from_, to, selector), takes_copies, run_id)
     source = source_name(path)
     check(source, wanted.options)
+    if spark is None and master is None and is_read_here(source):
+        return _run(None, source, address, wanted, rate, show)
     with borrowed_session(spark, "hms-replay", master) as session:
         return _run(session, source, address, wanted, rate, show)
 
@@ -135,7 +141,7 @@ def _check_rate(rate: float | None) -> None:
 
 
 def _run(
-    session: "SparkSession",
+    session: "SparkSession | None",
     source: str,
     address: str,
     wanted: Wanted,
@@ -151,7 +157,7 @@ def _run(
         if not begun.is_done:
             rows = CHUNK_ROWS if rate is None else max(1, min(CHUNK_ROWS, int(rate / _STEPS_PER_S)))
             chunker = Chunker(run, wanted.target, rows, CHUNK_BYTES, wanted.takes_copies)
-            with spark_faults():
+            with nullcontext() if session is None else spark_faults():
                 forward(session, wanted, chunker, sender, begun, pace, show)
         return _report(begun, sender.entry or begun, pace)
 

@@ -9,7 +9,19 @@ from hms.history.scope import parse_scope
 from hms.wire.packed_messages import decode_head
 
 COUNT = 300
-QUEUES = ("again", "other", "twice", "ended", "anew", "loop", "mine", "files", "re.files")
+QUEUES = (
+    "again",
+    "other",
+    "twice",
+    "ended",
+    "anew",
+    "loop",
+    "mine",
+    "files",
+    "re.files",
+    "here",
+    "there",
+)
 FLIGHTS = ("flights.a", "flights.b")
 
 

@@ -1,5 +1,7 @@
 """Replay from a running node's history into the same node, with a real Spark."""
 
+import importlib
+
 import pytest
 from replay_rig import COUNT, Rig, rig_config
 
@@ -47,6 +49,29 @@ def test_replayed_messages_arrive_as_they_were_and_in_their_order(spark, rig):
     assert {m.node["$ReplayRun"] for m in after} == {report.run}
     assert not {m.message_id for m in after} & {m.message_id for m in before}
     assert (report.first_offset, report.last_offset) == (before[0].offset, before[-1].offset)
+
+
+def test_without_a_session_the_log_is_read_here_and_the_same_is_sent(rig, monkeypatch):
+    """A replay of one log waited for the start of Spark, and then at its hand-overs; a run goes on
+    where it was, in smaller parts too."""
+    module = importlib.import_module("hms.history.replay")
+    monkeypatch.setattr(module, "borrowed_session", None)
+    report = again(None, rig, "here", selector="n >= 100 AND odd = TRUE")
+    before = [m for m in rig.sent_to("orders") if m.properties["n"] >= 100]
+    before = [m for m in before if m.properties["odd"]]
+    after = rig.sent_to("here")
+
+    assert (report.sent, report.before, report.copies, report.unmarked) == (100, 0, 0, 0)
+    assert [m.content for m in after] == [m.content for m in before]
+    assert [m.node["$ReplayMessageID"] for m in after] == [m.message_id for m in before]
+    assert [m.node["$ReplayOffset"] for m in after] == [m.offset for m in before]
+    assert again(None, rig, "here", selector="n >= 100 AND odd = TRUE").sent == 0
+    given = {"run_id": "parts-here", "selector": "n < 200"}
+    with pytest.raises(QueueFull):
+        again(None, rig, "small", **given)
+    assert {m.properties["n"] for m in rig.drain("small")} == set(range(120))
+    assert again(None, rig, "small", **given).sent == 80
+    assert {m.properties["n"] for m in rig.drain("small")} == set(range(120, 200))
 
 
 def test_what_replays_note_of_themselves_is_never_replayed(spark, rig):
