@@ -21,15 +21,19 @@ import click
 
 from hms.boot.cli.erasing_segments import Segments
 from hms.boot.cli.target import Target, show_table, target_options
+from hms.boot.entries import Config, Node
 from hms.boot.log_folder import log_folder
+from hms.boot.stores import tables_of
 from hms.errors import HmsError
 from hms.errors.catalogue import DurableNameInUse, InvalidArgument, ScheduleNotFound
 from hms.history.archive import erase as erase_archive
 from hms.history.erasing import Erasure
+from hms.history.table_erasing import erase_tables
 from hms.wire.operations import SCHEDULES_LISTED_MAX
 
 __all__ = ["erase", "forget"]
 
+NAMELESS, NAMELESS_TOLD = "JMSXUserID IS NULL", "messages that do not say who sent them"
 RELEASE_S = 20.0
 PAUSE_S = 0.2
 
@@ -172,18 +176,41 @@ def _files(
     config = target.config()
     node = config.node(target.node_name)
     for copy in config.replicas_of(node):
-        yield _unseen(f"copy {copy.name} of the log")
+        if copy.name != node.replica:
+            yield _unseen(f"copy {copy.name} of the log: give the command on its machine as well")
     if node.database is not None:
-        yield _unseen("database store")
+        yield from _tables(config, node, erasure, is_dry)
+        if is_by_sender:
+            nameless = Erasure(NAMELESS, [])
+            count = erase_tables(*tables_of(config, node), nameless, is_dry=True).found
+            yield _Place(NAMELESS_TOLD, count, 0, count)
         return
     folder = log_folder(node)
-    segments = Segments(connection, folder, erasure)
+    segments = Segments(connection, folder, erasure, is_copy=_is_copy(connection, node))
     found, left = segments.erase(is_dry=is_dry)
     yield _Place("segments of log and history", found, 0 if is_dry else found - left, left)
     yield from map(_unseen, segments.faults())
     yield from _archive(folder, erasure, is_dry)
     if is_by_sender:
         yield _nameless(connection, folder)
+
+
+def _is_copy(connection: Any, node: Node) -> bool:
+    """Whether this machine has a standby's copy, and the node that answers is elsewhere."""
+    if node.replica is None:
+        return False
+    leads = connection.administer("status")["replication"]["replica"]
+    return bool(leads != node.replica)
+
+
+def _tables(config: Config, node: Node, erasure: Erasure, is_dry: bool) -> Iterator[_Place]:
+    """The tables of a database store; what the files of a server have is for those who run it."""
+    done = erase_tables(*tables_of(config, node), erasure, is_dry=is_dry)
+    found, left = done.found, 0 if is_dry else done.left
+    yield _Place("tables of the database", found, 0 if is_dry else found - left, left)
+    if done.statement and found and not is_dry:
+        what = "dead rows, write-ahead log and backups of the database server; VACUUM FULL"
+        yield _unseen(f"{what} {done.statement} removes the first")
 
 
 def _archive(folder: Path, erasure: Erasure, is_dry: bool) -> Iterator[_Place]:
@@ -200,12 +227,12 @@ def _archive(folder: Path, erasure: Erasure, is_dry: bool) -> Iterator[_Place]:
 
 def _nameless(connection: Any, folder: Path) -> _Place:
     """Messages of whom nobody knows whether the user sent them."""
-    erasure = Erasure("JMSXUserID IS NULL", [])
+    erasure = Erasure(NAMELESS, [])
     found, _ = Segments(connection, folder, erasure).erase(is_dry=True)
     with suppress(HmsError):  # what it has against it was told
         done = erase_archive(folder, erasure, is_dry=True)
         found += 0 if done is None else len(done.ids)
-    return _Place("messages that do not say who sent them", found, 0, found)
+    return _Place(NAMELESS_TOLD, found, 0, found)
 
 
 def _unseen(what: str) -> _Place:

@@ -22,8 +22,8 @@ def entries_of_log(folder: Path, newest: int | None = None) -> Iterator[AuditEnt
     every = list_segments(folder)
     if newest is None:
         for file in audit_files(REAL_DISK, folder):
-            for at, payload in enumerate(audit_payloads(REAL_DISK, file)):
-                yield _decoded(payload, f"{file}, record {at + 1}")
+            for at, kept in enumerate(audit_payloads(REAL_DISK, file)):
+                yield _decoded(kept, f"{file}, record {at + 1}")
     for info in every if newest is None else every[-newest:]:
         for _, kind, _, body, _ in read_segment(info.file):
             if kind == RecordType.AUDIT:
@@ -34,8 +34,8 @@ def entries_of_tables(
     address: str, password: str | None = None, above: int = 0
 ) -> Iterator[AuditEntry]:
     """Those with a higher number than that. address: as of a history. DatabaseUnavailable."""
-    for payload in audit_of_tables(address, password, above):
-        yield _decoded(payload, address.rpartition("@")[2])
+    for one in audit_of_tables(address, password, above):
+        yield _decoded(one, address.rpartition("@")[2])
 
 
 def _decoded(payload: bytes | memoryview, where: str) -> AuditEntry:

@@ -9,7 +9,7 @@ overwritten when it has left the log, as a copy that takes its place.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hms.engine.messages import StoredMessage
@@ -87,11 +87,7 @@ class Erasure:
         still needed."""
         data = bytearray(info.file.read_bytes())
         for at, places, _ in self._records(data, info, spared):
-            for place in places:
-                assert isinstance(place.head, memoryview)
-                assert isinstance(place.body, memoryview)
-                place.head[:] = blank_head(len(place.head))
-                place.body[:] = bytes(len(place.body))
+            _overwrite(places)
             if places:
                 set_checksum(data, at)
         half = info.file.with_suffix(_UNFINISHED)
@@ -116,34 +112,59 @@ class Erasure:
             if not is_whole(header, payload):
                 break  # it is being written, or damaged: then nobody reads on
             if header.kind == RecordType.AUDIT:
-                if self._blank_audit(payload):
+                if (blank := self.blank_audit(payload)) is not None:
+                    payload[:] = blank
                     set_checksum(data, at)
                     yield at, [], [AUDIT]
             else:
-                places = [
-                    place
-                    for place in _places(header.kind, payload)
-                    if place.id not in spared and not place.is_blank and self.chooses(place)
-                ]
+                places = self._chosen(header.kind, payload, spared)
                 if places:
                     yield at, places, [place.id for place in places]
             at += record_bytes(header.length)
 
-    def _blank_audit(self, payload: memoryview) -> bool:
+    def blank_audit(self, payload: bytes | memoryview) -> bytes | None:
+        """A record of the audit without its arguments, as long as it was; None when it may stay."""
         entry = decode_audit(payload)
         if not any(word in entry.arguments for word in self._words):
-            return False
-        (blank,) = audit_record(without_arguments(entry)).parts
-        if blank == payload:
-            return False
-        payload[:] = blank
-        return True
+            return None
+        blank = bytes(audit_record(without_arguments(entry)).parts[0])
+        return None if blank == payload else blank
+
+    def blank_payload(
+        self, kind: int, payload: bytearray, spared: Collection[int] = ()
+    ) -> list[int]:
+        """Blank what is chosen in the payload of any record, where it lies; whose messages it was,
+        AUDIT for arguments of the audit."""
+        view = memoryview(payload)
+        if kind == RecordType.AUDIT:
+            blank = self.blank_audit(view)
+            if blank is not None:
+                view[:] = blank
+            return [] if blank is None else [AUDIT]
+        places = self._chosen(kind, view, spared)
+        _overwrite(places)
+        return [place.id for place in places]
+
+    def _chosen(self, kind: int, payload: memoryview, spared: Collection[int]) -> list[Content]:
+        return [
+            place
+            for place in _places(kind, payload)
+            if place.id not in spared and not place.is_blank and self.chooses(place)
+        ]
 
     def chooses(self, one: Content) -> bool:
         """Whether the selector chooses a message."""
         head = bytes(one.head)
         about = one.timestamp_ms, one.expires_at_ms, one.priority, 0, len(head), head
         return self._is_chosen(StoredMessage.of(one.id, 0, *about, is_persistent=True))
+
+
+def _overwrite(places: Iterable[Content]) -> None:
+    for place in places:
+        assert isinstance(place.head, memoryview)
+        assert isinstance(place.body, memoryview)
+        place.head[:] = blank_head(len(place.head))
+        place.body[:] = bytes(len(place.body))
 
 
 def _places(kind: int, payload: memoryview) -> Iterator[Content]:

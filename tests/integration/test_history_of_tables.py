@@ -1,14 +1,20 @@
 """The history of a store in a database, by the same functions as that of a log."""
 
+from dataclasses import replace
+
 import pytest
 
 from hms.errors.catalogue import DatabaseUnavailable, HistoryError
 from hms.history import count_events, tables
+from hms.history.audit_trail import entries_of_tables
+from hms.history.erasing import Erasure
 from hms.history.events import Event
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope, parse_scope
+from hms.history.table_erasing import erase_tables
 from hms.records import RecordType
-from tests.support.store_place import FIRST_ID, append, batch, happened
+from hms.records.audit import NO_HASH, AuditEntry, audit_record, breaks_of, chained
+from tests.support.store_place import DATABASE, FIRST_ID, append, batch, happened
 
 ALL = Event._fields
 
@@ -67,3 +73,56 @@ def test_an_address_that_leads_nowhere_is_refused(address):
         count_events(f"{plain}#other_")
     with pytest.raises(HistoryError, match="prefix"):
         count_events(f"{plain}#x;drop table {prefix}log")
+
+
+def test_what_is_erased_is_blank_in_the_tables_and_what_waits_is_left(database_place):
+    """A dry run changes nothing; the audit is whole; a second run finds what waits and no more."""
+    store, _ = database_place.started()
+    previous = NO_HASH
+    for number, said in enumerate(("ann", "bob"), 1):
+        entry = AuditEntry(number, 5, "u", "s", "purge", "q", "c", said, 0, 1, previous)
+        previous = chained(entry).hash
+        append(store, audit_record(chained(entry)))
+    for number, body in ((0, b"of ann"), (4, b"of ann, too")):
+        append(store, batch(number, 4, body))
+    append(store, happened(RecordType.ACKNOWLEDGED, 0, 4))
+    store.commit()
+    address = f"{database_place.address}#{database_place.prefix}"
+    erasure = Erasure("JMSPriority = 4", ["ann"])
+
+    assert erase_tables(address, None, erasure, is_dry=True)[:2] == (9, 4)
+    assert {row.body for row in rows(address) if row.event == "sent"} == {b"of ann", b"of ann, too"}
+    assert erase_tables(address, None, erasure, is_dry=False)[:2] == (9, 4)
+    bodies = {row.body for row in rows(address) if row.event == "sent"}
+    assert bodies == {bytes(6), bytes(11)}
+    assert database_place.count("message") == 4
+    assert erase_tables(address, None, erasure, is_dry=False)[:2] == (4, 4)
+
+    entries = list(entries_of_tables(address))
+    assert [entry.arguments for entry in entries] == ["***", "bob"]
+    assert list(breaks_of(entries)) == []
+    append(store, happened(RecordType.ACKNOWLEDGED, 4, 4))
+    store.commit()
+    store.close()
+    assert erase_tables(address, None, erasure, is_dry=False)[:2] == (4, 0)
+    assert erase_tables(address, None, erasure, is_dry=False)[:2] == (0, 0)
+    store, records = database_place.started()
+    store.close()
+    assert records[-1][1] == RecordType.AUDIT
+    if database_place.kind == "sqlite":
+        files = [file for file in database_place.folder.iterdir() if file.name.startswith("store")]
+        assert not any(b"ann" in file.read_bytes() for file in files)
+
+
+def test_the_audit_of_tables_is_kept_so_long_and_its_last_record_for_ever(database_place):
+    """The next record continues that one."""
+    store, _ = database_place.started(replace(DATABASE, audit_keep_s=3600.0))
+    for number in (1, 2):
+        entry = AuditEntry(number, 5, "u", "s", "purge", "q", "c", "", 0, 1, NO_HASH)
+        append(store, audit_record(chained(entry)))
+    store.commit()
+    assert database_place.count("audit") == 2
+    store.maintain()
+    address = f"{database_place.address}#{database_place.prefix}"
+    assert [entry.number for entry in entries_of_tables(address)] == [2]
+    store.close()

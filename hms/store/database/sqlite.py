@@ -264,6 +264,7 @@ class SQLite:
         )
         session.execute("PRAGMA journal_mode = WAL")
         session.execute("PRAGMA synchronous = FULL")
+        session.execute("PRAGMA secure_delete = ON")  # for hms erase; most are built with it
         return session
 
     def _meta(self, session: sqlite3.Connection) -> Meta:

@@ -69,7 +69,7 @@ def test_at_47_dry_run_run_and_a_second_run_that_finds_nothing(node, record_prop
     run("message", "expire", "queue:orders", "--selector", "person = 'ann u' AND 1 = 2", "--yes")
     places = ["queue:orders", "subscription:daily-u@news"]
     files = "segments of log and history"
-    assert holding(node, b"ann u")
+    assert holding(b"ann u", node.store)
     assert erased("--property", "person=ann u", "--dry-run") == {
         places[0]: (2, 0, 0),
         places[1]: (1, 0, 0),
@@ -80,8 +80,8 @@ def test_at_47_dry_run_run_and_a_second_run_that_finds_nothing(node, record_prop
         places[1]: (1, 1, 0),
         files: (4, 4, 0),
     }
-    assert holding(node, b"ann u") == []
-    assert holding(node, b"bob u")
+    assert holding(b"ann u", node.store) == []
+    assert holding(b"bob u", node.store)
 
     assert erased("--property", "person=ann u", "--yes") == {}
     assert erased("--property", "person=o'neil u", "--dry-run") == {
@@ -109,7 +109,7 @@ def test_what_was_received_long_ago_is_erased_and_the_books_balance(node):
         assert found == gone + pending == 2
         held.ack()
     assert erased("--property", "person=evelyn", "--yes")["segments of log and history"][2] == 0
-    assert holding(node, b"evelyn") == []
+    assert holding(b"evelyn", node.store) == []
 
     node.kill()
     assert "is GOOD" in run("store", "verify")
@@ -118,6 +118,38 @@ def test_what_was_received_long_ago_is_erased_and_the_books_balance(node):
         left = session.consumer(hms.Queue("payments")).receive(timeout_s=10)
         assert (left.body, left.properties["person"]) == (b"for bob", "bob")
     assert "records are whole" in run("audit", "verify")
+
+
+def test_a_store_on_sqlite_is_erased_from(tmp_path, monkeypatch):
+    """Tables, history, -wal and the audit; while the node works, and goes on."""
+    own = {"sender_identity": True, "database": f"sqlite:{tmp_path}/store.db"}
+    with secured_node(tmp_path, document(u=MAY), own=own) as made:
+        monkeypatch.setenv("HMS_CONFIG", str(made.config_file))
+        fill(made, "u")
+        with hms.connect(made.address) as connection, connection.session() as session:
+            chosen = session.consumer(hms.Queue("orders"), selector="person = 'ann u'")
+            assert chosen.receive(timeout_s=20).body == b"x"
+        files = [tmp_path, made.store]
+        run("message", "list", "queue:orders", "--selector", "person = 'ann u'")
+        run(
+            "message", "expire", "queue:orders", "--selector", "person = 'ann u' AND 1 = 2", "--yes"
+        )
+        assert holding(b"ann u", *files)
+        tables = "tables of the database"
+        assert erased("--property", "person=ann u", "--dry-run")[tables] == (4, 0, 0)
+        rows = erased("--property", "person=ann u", "--yes")
+        assert rows["queue:orders"] == (1, 1, 0)
+        assert rows[tables] == (4, 4, 0)
+        assert holding(b"ann u", *files) == []
+        assert holding(b"bob u", *files)
+        assert erased("--property", "person=ann u", "--yes") == {}
+        assert erased("--user", "u", "--yes")[tables][2] == 0
+        assert holding(b"o'neil u", *files) == []
+        made.kill()
+        made.boot()
+        assert "records are whole" in run("audit", "verify")
+        with hms.connect(made.address) as connection:
+            assert connection.administer("queue.show", {"name": "orders"})["waiting"] == 0
 
 
 def test_what_still_waits_in_a_pinned_segment_is_spared(node):
@@ -133,7 +165,7 @@ def test_what_still_waits_in_a_pinned_segment_is_spared(node):
     assert rows["queue:payments"] == (4, 4, 0)
     assert rows["segments of log and history"] == (4, 4, 0)
     assert list(node.store.rglob("*.pinned"))
-    assert holding(node, b"winifred") == []
+    assert holding(b"winifred", node.store) == []
 
     node.kill()
     assert "is GOOD" in run("store", "verify")
@@ -155,7 +187,7 @@ def test_a_schedule_is_erased_by_what_its_message_says(node):
     assert erased("--property", "person=theodora", "--dry-run")[place] == (1, 0, 0)
     rows = erased("--property", "person=theodora", "--yes")
     assert rows[place] == (1, 1, 0)
-    assert holding(node, b"theodora") == []
+    assert holding(b"theodora", node.store) == []
     assert erased("--property", "person=theodora", "--yes") == {}
     with hms.connect(node.address) as connection:
         names = [row["name"] for row in connection.administer("schedule.list")]
@@ -193,9 +225,9 @@ def test_what_cannot_be_looked_at_is_told(node, tmp_path):
     sealed.write_bytes(whole)
 
 
-def holding(node, said):
-    """The files of a node that have these bytes."""
-    files = [file for file in node.store.rglob("*") if file.is_file()]
+def holding(said, *folders):
+    """The files that have these bytes."""
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
     return [file.name for file in files if said in file.read_bytes()]
 
 
@@ -203,15 +235,15 @@ def test_what_a_user_sent_and_owns_is_erased_and_forgotten(node):
     """Its messages wherever they are, its subscription and its schedule; and then the account."""
     fill(node, "w")
     fill(node, "v")
-    assert holding(node, b"bob w")
+    assert holding(b"bob w", node.store)
     found = erased("--user", "w", "--yes")
     held = found["subscription:daily-w@news"]
     assert held[0] == held[1] > 0
     assert found["schedule:beat-w"] == (1, 1, 0)
     assert found["queue:orders"][0] == found["queue:orders"][1] >= 4
     assert found["segments of log and history"][2] == 0
-    assert holding(node, b"bob w") == holding(node, b"o'neil w") == []
-    assert holding(node, b"bob v")
+    assert holding(b"bob w", node.store) == holding(b"o'neil w", node.store) == []
+    assert holding(b"bob v", node.store)
     assert erased("--user", "w", "--dry-run") == erased("--user", "w", "--yes") == {}
 
     assert "ended subscription:daily-w" in run("user", "delete", "w", "--forget", "--yes")
@@ -259,5 +291,5 @@ def test_a_run_that_dies_is_made_good_by_the_next(node, monkeypatch):
             break
     assert died
     assert rows.get("segments of log and history", (0, 0, 0))[2] == 0
-    assert holding(node, b"xavier") == []
+    assert holding(b"xavier", node.store) == []
     assert erased("--property", "person=xavier", "--yes") == {}
