@@ -467,3 +467,41 @@ def send_garbage(one):
         stranger.connect(address)
         stranger.send_multipart([os.urandom(100), b""])
         stranger.send_multipart([b"x"] * 20)
+
+
+@full
+def test_a_person_is_erased_from_each_copy_on_its_own_machine(tmp_path, arbiter):
+    """The command at the standby's machine asks the node that leads; both logs boot afterwards."""
+    with machines(tmp_path, arbiter, "a", "b", **SMALL) as (a, b):
+        for one in (a, b):
+            text = one.config_file.read_text()
+            for name, address in (("a", a.address), ("b", b.address)):
+                head = f"[replica.{name}]\n"
+                assert head in text
+                text = text.replace(head, f'{head}listen = ["{address}"]\n')
+            one.config_file.write_text(text)
+        a.boot()
+        b.boot()
+        wait_for_both(a)
+        with connect(a) as connection, connection.session() as session:
+            producer = session.producer("orders")
+            for person in ("ann", "bob", "ann"):
+                producer.send(hms.Message(b"to " + person.encode(), properties={"person": person}))
+            mine = session.consumer("orders", selector="person = 'ann'")
+            assert mine.receive(WAIT_S).body == b"to ann"
+        asked = ("erase", "--property", "person=ann", "--yes", "--json")
+        other = "copy {} of the log: give the command on its machine as well"
+        for one, name, waiting in ((a, "b", [1, 1, 0]), (b, "a", None)):
+            code, said = hms_command(one, *asked)
+            assert code == 0, said
+            rows = {row.pop("place"): [*row.values()] for row in json.loads(said)}
+            assert rows.pop("segments of log and history") == [2, 2, 0]
+            assert rows.pop(other.format(name)) == [1, 0, 1]
+            assert rows == ({"queue:orders": waiting} if waiting else {})
+            files = [file for file in one.store.rglob("*") if file.is_file()]
+            assert [file.name for file in files if b"ann" in file.read_bytes()] == []
+            assert any(b"bob" in file.read_bytes() for file in files)
+            again = json.loads(hms_command(one, *asked)[1])
+            assert [row["place"] for row in again] == [other.format(name)]
+        a.kill()
+        assert bodies(b) == [b"to bob"]
