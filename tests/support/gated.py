@@ -43,12 +43,18 @@ class GatedNode(MemoryNode):
     """callers: what the transport proves of a peer, LOCAL for all others."""
 
     def __init__(
-        self, document, settings=SETTINGS, node="memory", os_users=None, authenticators=None
+        self,
+        document,
+        settings=SETTINGS,
+        node="memory",
+        os_users=None,
+        authenticators=None,
+        store=None,
     ):
         self.authenticators = authenticators or {}
         self.workers, self.callers, self.os_users = Workers(), {}, os_users or {}
         self.document, self.node_name = document, node
-        super().__init__(settings, entrance=self._entrance)
+        super().__init__(settings, store, entrance=self._entrance)
         self.engine.obey(self.gate)
         monitor = self.broker.monitor
         changes = LiveChanges(self.engine, self.doorman, self.authorization, monitor)

@@ -1,7 +1,10 @@
 """The audit: one record for each order, in the log before its reply, and a chain that tells."""
 
+import contextlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -14,12 +17,15 @@ import hms
 from hms.boot.cli import main
 from hms.boot.security_file import load_security
 from hms.engine.engine import Engine
-from hms.records import RecordType
+from hms.records import RecordType, Snapshot, dictionary
 from hms.records.audit import NO_HASH, AuditEntry, breaks_of, chained, decode_audit
+from hms.store.journal import Journal, RealDisk
+from hms.store.journal.reader import read_store
 from hms.wire import structures as wire
 from hms.wire.commands import OPERATIONS, Repeat
 from hms.wire.frames import Envelope, Kind
 from tests.acceptance.security.test_matrix import ARGUMENTS
+from tests.acceptance.test_disk import small_disk
 from tests.support.gated import GatedNode
 from tests.support.login_times import ATTACKS_FULL
 from tests.support.memory import SETTINGS
@@ -270,9 +276,162 @@ def test_a_policy_change_has_its_author_and_what_it_changed(tmp_path, monkeypatc
         assert "records are whole" in _run("verify")
 
 
+class Imaging(RealDisk):
+    """What a process that is killed at a sync leaves behind, and a power cut right before it."""
+
+    def __init__(self, folder):
+        self.folder, self.images, self.synced = folder, [], {}
+        self.answered = 0
+
+    def fdatasync(self, fd):
+        killed = {file.name: file.read_bytes() for file in self.folder.glob("*.log")}
+        self.images.append((self.answered, killed, self.synced))
+        super().fdatasync(fd)
+        self.synced = killed
+
+
+class Logged:
+    """A journal that has no records yet, as a store of a node in memory."""
+
+    def __init__(self, folder, disk):
+        self.records = []
+        self._journal = Journal.open(folder, segment_bytes=1 << 18, node_uid=1, disk=disk)
+        assert list(self._journal.recover()) == []
+        self._journal.start(lambda: msgspec.structs.astuple(dictionary(Snapshot([])))[:3])
+
+    def __getattr__(self, name):
+        return getattr(self._journal, name)
+
+
+def _found_in(folder, files):
+    """The queues of the test, and what the audit says of them, of a store that has these files."""
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    engine = Engine(SETTINGS)
+    recovery, told = engine.recovery(), []
+    for _, kind, _, payload, position in read_store(folder):
+        recovery.apply(kind, payload, position)
+        if kind == RecordType.AUDIT:
+            told.append(decode_audit(payload))
+    recovery.finish()
+    assert list(breaks_of(told)) == []
+    shutil.rmtree(folder)
+    return {name for name in engine.state.queues if name.startswith("q")}, told
+
+
+def test_a_node_that_dies_at_any_sync_of_200_commands_has_each_answered_one_audited(
+    tmp_path, record_property
+):
+    """Killed, what was done and what the audit says are the same; after a power cut nothing that
+    was answered lacks its record, and no record its command."""
+    (store := tmp_path / "log").mkdir()
+    disk = Imaging(store)
+    held = document(u=[])
+    users = {
+        **held.user,
+        "root": msgspec.structs.replace(held.user["root"], password=held.user["u"].password),
+    }
+    held = msgspec.structs.replace(held, user=users)
+    node = GatedNode(held, store=Logged(store, disk))
+    node.login("root", "root", 1)
+    for number in range(200):
+        verb = "queue.delete" if number % 4 == 3 else "queue.create"
+        name = f"q{number - 1 if number % 4 == 3 else number}"
+        answer = node.ask("root", wire.Administer(verb, {"name": name}))
+        assert not isinstance(answer, hms.HmsError)
+        disk.answered += 1
+    node.store.close()
+    assert len(disk.images) >= 200
+    for answered, *images in disk.images:
+        for files in filter(None, images):
+            there, told = _found_in(tmp_path / "image", files)
+            done = set()
+            for entry in told:
+                name = entry.resource.removeprefix("queue:")
+                (done.add if entry.command == "queue.create" else done.discard)(name)
+            assert len(told) >= answered
+            assert there == done
+    record_property("figures", {"test": "audit", "syncs": len(disk.images), "commands": 200})
+
+
 def test_the_head_of_each_is_the_hash_before(node):
     """A chain, and not a list of hashes."""
     for verb in ("queue.pause", "queue.resume"):
         node.ask("root", wire.Administer(verb, {"name": "orders"}))
 
     assert all(b.previous == a.hash for a, b in pairwise(entries_of(node)))
+
+
+SMALL_DISK = {
+    "segment_bytes": "1 MiB",
+    "max_message_bytes": "64 KiB",
+    "max_transaction_bytes": "64 KiB",
+}
+
+
+def test_a_full_disk_takes_orders_with_their_records_or_none(tmp_path, monkeypatch):
+    """P8: an operator frees a full disk with orders; each that was answered has its record, also
+    when the node is killed then. One that cannot be written is not answered."""
+    with small_disk(tmp_path / "disk", "8m") as (seen, inside):
+        (filler := seen / "filler").write_bytes(bytes(2 << 20))
+        place = {"store": tmp_path / "disk" / "store", "command_prefix": inside}
+        with secured_node(tmp_path, document(u=[]), own=SMALL_DISK, **place) as node:
+            done = []
+            with hms.connect(node.address, reconnect=False) as connection:
+                out = connection.session().producer(hms.Queue("orders"))
+                with contextlib.suppress(hms.StoreFull):
+                    for _ in range(2000):
+                        out.send(bytes(16_000))
+                filler.write_bytes(bytes(_free(seen) + filler.stat().st_size))
+                with contextlib.suppress(hms.HmsError):
+                    for number in range(300):
+                        verb = ("queue.pause", "queue.resume")[number % 2]
+                        connection.administer(verb, {"name": "payments"})
+                        done.append(verb)
+            assert done
+            if node.is_running:
+                node.kill()
+            monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+            told = _listed(inside, node)
+            assert [row["command"] for row in told if row["result"] == "ok"][: len(done)] == done
+            filler.unlink()
+            node.boot(warm=True)
+            with hms.connect(node.address) as connection:
+                connection.administer("queue.purge", {"name": "orders"})
+            assert _listed(inside, node)[-1]["command"] == "queue.purge"
+
+
+def _listed(inside, node):
+    """The store is where the node is."""
+    command = [*inside, sys.executable, "-m", "hms.boot", "audit", "list", "--limit", "1000"]
+    command += ["--json", "--config", str(node.config_file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def _free(folder):
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def test_a_log_that_cannot_be_written_answers_no_order(tmp_path, monkeypatch):
+    """Its folder is gone under the node, as a disk that was taken away: the order is not answered,
+    the node stops, and what it answered before is there."""
+    with secured_node(tmp_path, document(u=[])) as node:
+        with hms.connect(node.address, reconnect=False) as connection:
+            connection.administer("queue.pause", {"name": "orders"})
+            away = node.store.with_name("away")
+            node.store.rename(away)
+            with pytest.raises(hms.HmsError):
+                connection.administer("queue.resume", {"name": "orders"})
+        node.wait()
+        away.rename(node.store)
+        monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+        rows = json.loads(_run("list", "--json"))
+        assert [row["command"] for row in rows][:1] == ["queue.pause"]
+        node.boot(warm=True)
+        with hms.connect(node.address) as connection:
+            shown = connection.administer("queue.show", {"name": "orders"})
+        resumed = [row for row in rows if row["command"] == "queue.resume"]
+        assert bool(shown["paused"]) is not bool(resumed)
