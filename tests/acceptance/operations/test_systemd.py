@@ -3,13 +3,17 @@
 import re
 import socket
 import subprocess
+import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 import hms
 from hms.testing import node as booted
 from tests.support.project import ROOT
+from tests.support.secured import PASSWORD, document, secured_node
+from tests.support.syscall_filter import allowed
 from tests.support.waiting import wait_until
 
 UNITS = sorted((ROOT / "packaging" / "systemd").glob("*.service"))
@@ -63,3 +67,35 @@ def test_a_supervisor_hears_how_a_node_does(tmp_path, monkeypatch):
             wait_until(lambda: heard("STOPPING=1"))
     assert words.index("READY=1") < words.index("WATCHDOG=1") < words.index("STOPPING=1")
     assert any(word.startswith("EXTEND_TIMEOUT_USEC=") for word in words[: words.index("READY=1")])
+
+
+def test_a_secured_node_works_under_the_filter_of_its_unit(tmp_path, monkeypatch):
+    r"""What the unit lets it ask of the kernel is enough: logins, messages, files, orders, a reload
+    and a stop. All tests of a file under it:
+
+    python -m tests.support.syscall_filter packaging/systemd/hms@.service \\
+        python -m pytest tests/acceptance/test_messaging.py tests/acceptance/test_life.py
+    """
+    unit = ROOT / "packaging" / "systemd" / "hms@.service"
+    filtered = [sys.executable, str(ROOT / "tests/support/syscall_filter.py"), str(unit)]
+    may = ["produce queue:orders", "consume queue:orders"]
+    monkeypatch.setenv("NOTIFY_SOCKET", "")
+    with secured_node(tmp_path, document(u=may), command_prefix=filtered) as node:
+        status = Path(f"/proc/{node.pid}/status").read_text()
+        assert re.search(r"^Seccomp:\t2$", status, re.MULTILINE)
+        (tmp_path / "body").write_bytes(bytes(3 << 20))
+        with hms.connect(node.address, user="u", password=PASSWORD) as connection:
+            session = connection.session(ack=hms.AckMode.CLIENT)
+            out, inn = session.producer(hms.Queue("orders")), session.consumer(hms.Queue("orders"))
+            for sent in (hms.Message(b"x"), hms.Message.file(tmp_path / "body")):
+                out.send(sent)
+                inn.receive(timeout_s=20).ack()
+        with hms.connect(node.address) as connection:
+            connection.administer("queue.pause", {"name": "orders"})
+        node.kill()
+        node.boot(warm=True)
+        assert "refused" not in node.log
+        assert node.stop() == 0
+    assert allowed(unit).isdisjoint(
+        {"mount", "ptrace", "init_module", "bpf", "setrlimit", "reboot"}
+    )
