@@ -26,7 +26,7 @@ from typing import Any
 from hms.boot import compose
 from hms.boot.ban_file import BanFile
 from hms.boot.config import load
-from hms.boot.entries import Config
+from hms.boot.entries import Config, Node
 from hms.boot.garbage import freeze_survivors
 from hms.boot.hardening import keep_memory_private
 from hms.boot.linking import make_gateway, make_linking
@@ -47,7 +47,7 @@ from hms.boot.standby import Taken, take_store
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.errors.catalogue import NodeFailed, NodeStopping, SwitchoverRefused
+from hms.errors.catalogue import NodeFailed, NodeStopping, StoreCorrupt, SwitchoverRefused
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.broker import INTERNAL, TICK, Broker, Lost, Surroundings
@@ -214,9 +214,15 @@ class NodeProcess:
             servers=self._servers.describe,
             listeners_missing=self._broker.monitor.listeners_missing,
             audit_broken=lambda: audit.broken,
+            copy_damaged=self._damage,
             certificates=certificates,
             **secured,
         )
+
+    def _damage(self) -> str:
+        """Of a copy of a replicated log."""
+        copies = self._taken.copies
+        return "; ".join(copies()["damage"]) if copies is not None else ""
 
     # boot
 
@@ -554,10 +560,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         taken = take_store(config, node, given.ready_fd, waits=given.standby)
         start = "WARM" if taken.has_waited else given.start  # whatever else was said
         process = NodeProcess(config, taken, start)
+        ready_fd = given.ready_fd if not taken.has_waited else None
+        code, damage = 1, None
         try:
-            code = process.run(given.ready_fd if not taken.has_waited else None)
+            code = process.run(ready_fd)
+        except StoreCorrupt as fault:
+            if node.replica is None:
+                raise
+            damage = fault
         finally:
             process.close()
+        if damage is not None:
+            _repair(node, damage)
+            return _follow(given, environment, ready_fd)
         return _follow(given, environment) if process.moves_to and not code else code
     except (HmsError, OverflowError) as fault:
         error = _known(fault)
@@ -570,11 +585,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _follow(given: argparse.Namespace, environment: dict[str, str]) -> int:
+def _repair(node: Node, fault: StoreCorrupt) -> None:
+    """A replica whose log is damaged leads no more: it gets from another one what it lacks."""
+    from hms.boot.replicating import note_damage  # noqa: PLC0415 - a node alone does not pay for it
+
+    _say(f"this replica cannot lead: {fault}")
+    note_damage(node, fault)
+
+
+def _follow(
+    given: argparse.Namespace, environment: dict[str, str], ready_fd: int | None = None
+) -> int:
     """Begin anew as a replica that follows, in this process: its supervisor sees no end."""
     logging.shutdown()
     words = [sys.executable, "-P", "-m", "hms.boot.node", "--config", given.config]
     words += ["--node", given.node] if given.node else []
+    words += [] if ready_fd is None else ["--ready-fd", str(ready_fd)]
     os.execve(words[0], words, environment)  # noqa: S606 - this interpreter, its own words
     return 1
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from hms.boot import compose
 from hms.boot.config import load
@@ -18,6 +18,7 @@ from hms.errors.catalogue import (
     LinkKeyError,
     ReplicasBegun,
     ReplicasNotBegun,
+    StoreCorrupt,
 )
 from hms.server.arbiter import Arbiter, Configuration, Member, Standing
 from hms.server.arbiter.etcd import EtcdArbiter
@@ -31,15 +32,17 @@ from hms.server.replicas.copy_state import (
     read_state,
     state_of,
 )
+from hms.server.replicas.damage import damage_of, note_damages
 from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Listening, Peer
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import Lead
 from hms.server.replicas.replica_disk import FilesDisk, ReplicaDisk
+from hms.server.replicas.scrubbing import Scrubbing
 from hms.server.replicas.standby_door import StandbyDoor
 from hms.store.journal import Journal
-from hms.store.journal.confirmed_place import begin_place
+from hms.store.journal.confirmed_place import NOTHING, begin_place, confirmed_place
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.reader import list_segments
@@ -53,6 +56,7 @@ __all__ = [
     "endpoint_of",
     "lead",
     "make_arbiter",
+    "note_damage",
     "peers_now",
 ]
 
@@ -68,6 +72,11 @@ class Led(NamedTuple):
     store: Journal
     primary: Primary
     files_disk: FilesDisk
+    scrubbing: Scrubbing
+
+    def describe(self) -> dict[str, Any]:
+        """For the status."""
+        return self.primary.describe() | self.scrubbing.describe()
 
 
 def make_arbiter(config: Config, node: Node) -> Arbiter:
@@ -104,6 +113,8 @@ def lead(
             leadership = Leadership(*about, group.lease_s)
             door = _door(config, node, leadership)
             until_opened.callback(door.close)
+            scrubbing = Scrubbing(REAL_DISK, node.store, config.replicas[group.me].scrub_s)
+            scrubbing.start()
 
             def stands_by(what: str) -> None:
                 door.open()
@@ -141,7 +152,7 @@ def lead(
         except BaseException:
             primary.stop()
             raise
-        return Led(store, primary, FilesDisk(primary))
+        return Led(store, primary, FilesDisk(primary), scrubbing)
 
 
 def _store(config: Config, node: Node, primary: Primary) -> Journal:
@@ -152,6 +163,8 @@ def _store(config: Config, node: Node, primary: Primary) -> Journal:
         limits=compose.log_limits(node),
         disk=ReplicaDisk(primary),
         epoch=primary.epoch,
+        release=compose.release(),
+        reaches=confirmed_place(node.store) or NOTHING,
     )
 
 
@@ -185,6 +198,11 @@ def _won(
             raise
         if isinstance(outcome, Lead):
             return won, socket
+
+
+def note_damage(node: Node, fault: StoreCorrupt) -> None:
+    """This copy's log is damaged: it is to follow one that is whole, and get what is damaged."""
+    note_damages(REAL_DISK, node.store, [damage_of(fault)])
 
 
 def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:

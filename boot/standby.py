@@ -101,13 +101,14 @@ def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool)
 def _led(config: Config, node: Node, told: "_Told") -> Taken:
     from hms.boot import replicating  # noqa: PLC0415 - a node alone does not pay for it
 
-    store, primary, files = replicating.lead(config, node, told.waits_for, told.goes_on)
+    led = replicating.lead(config, node, told.waits_for, told.goes_on)
+    primary = led.primary
 
     def add(name: str) -> None:
         primary.add(name, replicating.peers_now(config, node))
 
-    about = files, primary.describe, primary.epoch, primary.hand_over, add, primary.remove
-    return Taken(node, store, primary, told.has_waited, *about)
+    about = led.files_disk, led.describe, primary.epoch, primary.hand_over, add, primary.remove
+    return Taken(node, led.store, primary, told.has_waited, *about)
 
 
 def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:

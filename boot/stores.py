@@ -12,6 +12,7 @@ from hms.errors.catalogue import DatabaseUnavailable
 from hms.store.database import DatabaseSettings, open_database
 from hms.store.interface import Store
 from hms.store.journal import Journal
+from hms.store.journal.confirmed_place import forget_place
 from hms.store.journal.disk import REAL_DISK
 from hms.store.shared import SHARED_DISK
 
@@ -24,7 +25,7 @@ def open_store(config: Config, node: Node) -> Store:
     """Open and claim it. Raises StoreLocked, StoreUnavailable and the errors of a database."""
     node_uid = compose.node_uid(config, node)
     if node.database is None:
-        return Journal.open(
+        journal = Journal.open(
             node.store,
             segment_bytes=node.segment_bytes,
             node_uid=node_uid,
@@ -32,6 +33,8 @@ def open_store(config: Config, node: Node) -> Store:
             release=compose.release(),
             disk=SHARED_DISK if node.shared else REAL_DISK,
         )
+        forget_place(REAL_DISK, node.store)
+        return journal
     return open_database(
         _address(config.path.parent, node.database),
         table_prefix=table_prefix(node),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hms.boot.cli.replica_repair import node_with_replicas, own_copy, repair
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ def status(target: Target) -> None:
         "removed": list(now.removed),
         "lossy": list(now.lossy),
         "set_aside": _set_aside(node),
+        **own_copy(node, now),
     }
     rows = _rows(config, node)
     if target.is_json:
@@ -215,6 +217,9 @@ def switchover(target: Target, to: str, is_forced: bool, timeout_s: float) -> No
         click.get_current_context().exit(1)
 
 
+replica.add_command(repair)
+
+
 def _set_aside(node: "Node") -> list[str]:
     """Segments in this machine's store with records that were never confirmed nor adopted."""
     from hms.server.replicas.log_copy import aside_names  # noqa: PLC0415 - not for --help
@@ -240,13 +245,4 @@ def _rows(config: "Config", node: "Node") -> list[dict[str, Any]]:
 
 
 def _node(target: Target) -> "tuple[Config, Node]":
-    from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - not for --help
-
-    config = target.config()
-    node = config.node(target.node_name)
-    if node.replica is None:
-        raise NotSupported(
-            feature=f"hms replica for {node.name}, which has none",
-            instead="Add [arbiter] and a [replica.NAME] for each copy to hms.conf.",
-        )
-    return config, node
+    return node_with_replicas(target)

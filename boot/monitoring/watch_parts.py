@@ -6,6 +6,7 @@ server_down          a [server.NAME] has a process that ends again and again, or
 listener_missing     what waits for a service that nobody offers
 certificate_expiring of those that hms.conf and security.toml name
 audit_broken         its chain of hashes, as the boot found it
+copy_damaged         a replica's log has damaged bytes: hms switchover, then it is repaired
 policy_rejected      security.toml has a fault, or that of another node
 policy_differs       another node of the cluster holds another policy
 """
@@ -44,6 +45,7 @@ class Parts:
     servers: Callable[[], Iterable[Mapping[str, Any]]]
     listeners_missing: Callable[[], Iterable[Mapping[str, str]]]
     audit_broken: Callable[[], str]
+    copy_damaged: Callable[[], str] = _nothing
     policy_rejected: Callable[[], str] = _nothing
     policy_differs: Callable[[], str] = _nothing
     certificates: Callable[[], Iterable[Path]] = tuple
@@ -81,6 +83,7 @@ class PartsWatch:
         text = _some(missing) and f"nobody offers {_some(missing)}, whose messages wait"
         self._put("listener_missing", text, limits.listener_missing_s)
         self._put("audit_broken", parts.audit_broken())
+        self._put("copy_damaged", parts.copy_damaged())
         self._put("policy_rejected", parts.policy_rejected())
         self._put("policy_differs", parts.policy_differs(), limits.policy_differs_s)
         self._look_at_certificates()

@@ -97,6 +97,9 @@ class Replica(Named, frozen=True, kw_only=True):
     """Where clients find it, as all replicas tell them: then one address of the node suffices."""
     key_file: Annotated[Path | None, key(otherwise="none", example="keys/replica-a.key")] = None
     """The file with its key pair, on its machine; hms config keys writes it."""
+    scrub_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 60
+    """A segment of its log that is not written any more is read in every so many seconds, to find
+    bits that were damaged."""
     public_key: Annotated[
         PublicKey | None, key(otherwise="none", example="rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
     ] = None
@@ -114,8 +117,7 @@ REPLICA = Section(
         "mode": f"every replica is synchronous: {ABSENT}",
         "standby": f"a standby reads its log when it takes over: {ABSENT}",
         "rank": ABSENT,
-        "copy_history": f"the history is not copied: {ABSENT}",
-        "scrub_s": ABSENT,
+        "copy_history": f"the history is always copied: {ABSENT}",
         "store": "stands in [node.NAME] of that machine",
     },
 )

@@ -73,9 +73,11 @@ def arbiter(folder):
 
 
 @contextmanager
-def pair(folder, decided_by, **config):
+def pair(folder, decided_by, scrub_s=60, **config):
     """A pair whose first copy has begun; node: keys of [node.NAME]."""
-    replicas = {name: {"address": f"tcp://127.0.0.1:{free_port()}"} for name in "ab"}
+    replicas = {
+        name: {"address": f"tcp://127.0.0.1:{free_port()}", "scrub_s": scrub_s} for name in "ab"
+    }
     domain = {"name": f"pair{next(_pairs)}-{os.getpid()}"}
     made = Pair(folder, decided_by, {"hms": QUEUES, "domain": domain, "replica": replicas} | config)
     code, said = hms_command(made.a, "replica", "init")

@@ -17,6 +17,14 @@ from hms.errors.catalogue import ArbiterUnavailable, ReplicaFrameBad, StoreFaile
 from hms.server.arbiter.interface import Arbiter, Configuration
 from hms.server.replicas.archive_marks import ArchiveMarks
 from hms.server.replicas.copy_state import CopyState, write_state
+from hms.server.replicas.damage import (
+    check_segment,
+    forget_damages,
+    is_needed,
+    note_damages,
+    read_damages,
+    tail_damage,
+)
 from hms.server.replicas.frames import (
     Ack,
     Aside,
@@ -35,7 +43,7 @@ from hms.server.replicas.frames import (
     Whole,
     decode,
 )
-from hms.server.replicas.leadership import Campaign, Leadership
+from hms.server.replicas.leadership import Campaign, Follow, Leadership
 from hms.server.replicas.link import Group, Line, Speaking, now_s
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy, Told
 from hms.store.journal.confirmed_place import ConfirmedPlace, Place
@@ -89,6 +97,8 @@ class Follower:
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
         self._is_resumed = False
+        self._damaged: dict[int, int] = {}
+        """Where segments are damaged, as the primary was told."""
         self.refused = 0
 
     def run(self) -> Won:
@@ -108,6 +118,8 @@ class Follower:
     def begin(self) -> None:
         """The process started."""
         self._confirmed.begin()
+        if (found := tail_damage(self._disk, self._folder)) is not None:
+            note_damages(self._disk, self._folder, [found])
         self._leadership.begin(self._clock_s())
 
     def step(self, pause_s: float) -> Won | None:
@@ -136,11 +148,17 @@ class Follower:
         at_s = self._looked_s = self._clock_s()
         self._pauses()
         try:
-            action = self._leadership.decide(self._arbiter.read(), at_s)
+            standing = self._arbiter.read()
+            action = self._leadership.decide(standing, at_s)
             if self._state.starts != self._leadership.start:
                 self._keep(starts=self._leadership.start)
             if isinstance(action, Campaign):
-                return self._campaign(action)
+                if not (damage := self._damage_of_log()):
+                    return self._campaign(action)
+                assert standing is not None
+                why = f"a copy that is whole: {damage}"
+                self._waits(why)
+                action = Follow(standing.configuration.primary, why)
         except ArbiterUnavailable as fault:
             self._waits("an arbiter that does not answer")
             log.warning("%s", fault)
@@ -149,6 +167,13 @@ class Follower:
             self._waits(action.why)
         self._follow(action.primary)
         return None
+
+    def _damage_of_log(self) -> str:
+        """Why this copy must not lead, as it lacks what it had answered for; "" when it may."""
+        known = read_damages(self._disk, self._folder).values()
+        needed = [one for one in known if is_needed(self._disk, self._folder, one.segment)]
+        texts = [f"segment {one.segment} is damaged at {one.offset}" for one in needed]
+        return ", ".join(texts)
 
     def _campaign(self, action: Campaign) -> Won | None:
         asked_s, me = self._clock_s(), self._leadership
@@ -186,7 +211,10 @@ class Follower:
         self._joined_s, self._is_resumed = self._clock_s(), False
         self._taken = self._mark = 0
         self._marks.again()
-        self._say(self._copy.joins(self._state.copy_id, self._leadership.promised))
+        known = read_damages(self._disk, self._folder)
+        self._damaged = {one.segment: one.offset for one in known.values()}
+        joins = self._copy.joins(self._state.copy_id, self._leadership.promised, self._damaged)
+        self._say(joins)
 
     def _hang_up(self) -> None:
         if self._link is not None:
@@ -246,6 +274,7 @@ class Follower:
             case Beat():
                 if mark := self._marks.news():
                     self._say(Mark(mark))
+                self._look_at_damage()
                 return BeatAck(said.at_s)
             case Mark():
                 self._marks.take(said.mark)
@@ -263,12 +292,32 @@ class Follower:
             case Whole():
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1
+                self._copy.is_whole()
                 self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
             case ConfirmedUpTo():
                 self._confirmed.tell(Place(said.number, said.offset))
             case _:
                 raise ReplicaFrameBad(detail=f"a primary does not say {type(said).__name__}")
         return None
+
+    def _look_at_damage(self) -> None:
+        """What came anew is looked at; for what was found meanwhile this copy joins again, as one
+        that lacks it."""
+        renewed = [number for number in self._copy.taken_anew() if number in self._damaged]
+        good = [number for number in renewed if self._is_good(number)]
+        if renewed:
+            forget_damages(self._disk, self._folder, good)
+        for number in set(renewed) - set(good):
+            log.error("segment %d is damaged at the primary, too", number)
+        known = read_damages(self._disk, self._folder)
+        if any(self._damaged.get(n, one.offset + 1) > one.offset for n, one in known.items()):
+            self._copy.sync()
+            self._join()
+
+    def _is_good(self, number: int) -> bool:
+        if number == self._copy.newest:
+            return tail_damage(self._disk, self._folder, is_live=True) is None
+        return check_segment(self._disk, self._folder, number) is None
 
     def _admit(self, envelope: Envelope) -> None:
         """ReplicaFrameBad for one that is not the primary; a promise is durable before more."""

@@ -9,8 +9,10 @@ aside before they are cut or written over: the segment, as it was, under a name 
 
 import logging
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from hms.errors.catalogue import ReplicaFrameBad, StoreCorrupt
@@ -40,6 +42,7 @@ from hms.store.journal.segment_walk import (
     PINNED_SUFFIX,
     SUFFIXES,
     Walk,
+    all_files,
     opened,
     read_info,
     segment_file,
@@ -74,10 +77,17 @@ class LogCopy:
         self._past: tuple[int, int] | None = None
         self._tails: dict[int, int] = {}
         """Where the records end of segments that may have more, or others, than the primary's."""
+        self._damaged: Mapping[int, int] = {}
+        self._anew: set[int] = set()
+        """Damaged segments that have come again."""
+        self.newest = 0
+        self._is_settled = False
         disk.make_dir(folder)
 
-    def joins(self, copy_id: str, promised: int) -> Join:
-        """What is there."""
+    def joins(
+        self, copy_id: str, promised: int, damaged: Mapping[int, int] = MappingProxyType({})
+    ) -> Join:
+        """What is there. damaged: where segments are, by number: they are got again from there."""
         headers: dict[int, bytes] = {}
         for suffix in (PINNED_SUFFIX, LOG_SUFFIX):
             for number in segment_numbers(self._disk, self._folder, suffix):
@@ -85,8 +95,16 @@ class LogCopy:
                     headers[number] = self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
         last = sorted(headers)[-1:]
         ends = {number: self._end(number) for number in last}
+        for number, end in ends.items():
+            self._settle(number, end)
+        self._is_settled = True
         self._tails = dict(ends)
-        past = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
+        self._damaged, self._anew = damaged, set()
+        for number, offset in damaged.items():
+            if number in headers:
+                ends[number] = min(offset, ends.get(number, offset))
+        history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
+        past = [number for number in history if number not in damaged]
         return Join(copy_id, promised, headers, ends, self._whole_files(), past)
 
     def _end(self, number: int) -> int:
@@ -116,6 +134,28 @@ class LogCopy:
             return End(0, number, 0), False
         is_clean = not walk.is_at_seal() and (walk.is_at_end() or walk.is_torn())
         return End(info.epoch, number, walk.at), is_clean
+
+    def _settle(self, number: int, end: int) -> None:
+        """What a process before this one wrote may never have been synced, or its sync failed, and
+        the system shows what it has given up writing: before it counts it is written again, once.
+        """
+        if self._is_settled:
+            return
+        for at in range(SEGMENT_HEADER_BYTES, end, BYTES_MAX):
+            data = self._disk.pread(self._fd(number), min(BYTES_MAX, end - at), at)
+            write_all(self._disk, self._fd(number), [data], at)
+        self._disk.fdatasync(self._fd(number))
+
+    def is_whole(self) -> None:
+        """Every segment of the log has come."""
+        history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
+        self._anew |= set(self._damaged) - set(history)
+        self.newest = max(segment_numbers(self._disk, self._folder, LOG_SUFFIX), default=0)
+
+    def taken_anew(self) -> list[int]:
+        """Damaged segments that have come again since this was asked."""
+        anew, self._anew = self._anew, set()
+        return sorted(anew)
 
     def _whole_files(self) -> list[str]:
         with suppress(FileNotFoundError):
@@ -346,13 +386,14 @@ class LogCopy:
         if said.is_last:
             self._disk.fsync(fd)
             self._end_past()
-            names = {segment_file(self._folder, said.number, one).name for one in SUFFIXES}
-            if names & set(self._disk.list_dir(self._folder)):
+            file = segment_file(self._folder, said.number, HISTORY_SUFFIX)
+            is_there = said.number in all_files(self._disk, self._folder)
+            if is_there and not (said.number in self._damaged and self._has(file)):
                 self._disk.unlink(incoming)
-            else:
-                file = segment_file(self._folder, said.number, HISTORY_SUFFIX)
-                self._disk.rename(incoming, file)
-                self._disk.fsync_dir(self._folder)
+                return
+            self._anew.add(said.number)
+            self._disk.rename(incoming, file)
+            self._disk.fsync_dir(self._folder)
 
     def _end_past(self) -> None:
         past, self._past = self._past, None

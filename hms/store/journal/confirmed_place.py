@@ -21,6 +21,7 @@ __all__ = [
     "Place",
     "begin_place",
     "confirmed_place",
+    "forget_place",
     "place_in",
 ]
 
@@ -77,6 +78,11 @@ def begin_place(disk: Disk, folder: Path) -> None:
     place.begin()
     if found:
         place.tell(_end_of(disk, found[-1]))
+
+
+def forget_place(disk: Disk, folder: Path) -> None:
+    """A node that has no replicas any more has the store: all of it may be read."""
+    disk.unlink(folder / CONFIRMED_NAME)
 
 
 def _end_of(disk: Disk, info: SegmentInfo) -> Place:

@@ -70,11 +70,13 @@ class Journal:
         limits: LogLimits,
         epoch: int | None,
         release: Release,
+        reaches: tuple[int, int],
     ) -> None:
         assert segment_bytes >= SEGMENT_BYTES_MIN
         assert segment_bytes % 8 == 0
         self._path, self._segment_bytes = path, segment_bytes
         self._node_uid, self._disk, self._granted = node_uid, disk, epoch
+        self._reaches = reaches
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
         self._spare = PreallocatedSegment(disk, path, segment_bytes, self._refuses, self._pays)
@@ -112,16 +114,19 @@ class Journal:
         limits: LogLimits = NO_LIMITS,
         epoch: int | None = None,
         release: Release = NO_RELEASE,
+        reaches: tuple[int, int] = (0, 0),
     ) -> "Journal":
         """Lock a directory, made when absent. Raises StoreLocked and StoreUnavailable.
 
         epoch: of this boot, where an arbiter grants it; None: the one after that of the last boot.
         release: of HMS, which segments of the newest format tell.
+        reaches: segment and offset that the log is known to reach: a log that ends before it is
+        damaged, not torn.
         """
         directory = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the operator set them
         with _unavailable(directory):
             disk.make_dir(directory)
-            return cls(directory, segment_bytes, node_uid, disk, limits, epoch, release)
+            return cls(directory, segment_bytes, node_uid, disk, limits, epoch, release, reaches)
 
     @property
     def backlog_bytes(self) -> int:
@@ -169,6 +174,7 @@ class Journal:
             if record is None:
                 break
             yield record
+        recovery.check_reaches(*self._reaches)
         with _unavailable(self._path):
             recovery.cut_tail()
             self._ring.found(recovery.segments, recovery.oldest, recovery.pinned)

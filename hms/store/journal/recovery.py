@@ -96,6 +96,15 @@ class Recovery:
         with opened(self._disk, file) as fd:
             yield from alone_records(Walk(self._disk, fd, info), info, runs_of)
 
+    def check_reaches(self, segment: int, offset: int) -> None:
+        """Raise StoreCorrupt when the log ends before a place that was confirmed: what is bad there
+        is no torn write."""
+        number = 0 if self._tail is None else self._tail.number
+        if (number, self._tail_end) < (segment, offset):
+            file = segment_file(self._directory, segment)
+            at = self._tail_end if number == segment else 0
+            raise corrupt(file, at, self.next_lsn, f"it was confirmed up to {offset}")
+
     def cut_tail(self) -> None:
         """Cut the last segment behind its last record, so that no bytes of a torn write remain; it
         keeps the room for its seal, which must not need new space.
