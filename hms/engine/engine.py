@@ -382,7 +382,12 @@ class Engine:
         """Before open_consumer()."""
         self.state.at(now_ms)
         owner = self.state.connection(connection)
-        return request.kind == "topic" and search_some(self.state, owner, request, fx)
+        if request.kind != "topic":
+            return False
+        with self.state.shares.acting_for(owner.owner):
+            if opening.replace_some(self.state, owner, request, fx):
+                return True
+        return search_some(self.state, owner, request, fx)
 
     def request_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before request_retained()."""

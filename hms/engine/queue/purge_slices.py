@@ -6,6 +6,8 @@ would go. Meanwhile `Endings` keeps others from it, so that nothing is in the wa
 is one record; a crash before that leaves it with the rest. What the log does not know ends first.
 """
 
+from itertools import islice
+
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
@@ -17,6 +19,8 @@ __all__ = ["PURGED_AT_ONCE", "begin_ending", "end_later", "lift_ending", "purge_
 
 PURGED_AT_ONCE = 10_000
 """Messages: 10 ms."""
+TRACKED_AT_ONCE = 1_000
+"""The same of those that groups and global orders have."""
 _ANY = 1 << 60
 
 
@@ -26,11 +30,36 @@ def purge_some(
     """How many messages were discarded; 0 when what waits may go at once. now_ms 0: what is past
     its time is no exception."""
     line = place.line
-    if line.waiting_count <= PURGED_AT_ONCE or place.has_tracks():
+    if place.has_tracks():
+        return _purge_tracked(state, place, cause, fx, now_ms)
+    if line.waiting_count <= PURGED_AT_ONCE:
         return 0
     expired: list[StoredMessage] = []
     messages = line.take(PURGED_AT_ONCE, _ANY, now_ms, expired)
     line.settle_all(messages)
+    discard(state, place, messages, cause, fx)
+    discard(state, place, expired, Cause.EXPIRED, fx)
+    return len(messages) + len(expired)
+
+
+def _purge_tracked(
+    state: State, place: Queue | Subscription, cause: Cause, fx: Effects, now_ms: int
+) -> int:
+    """Those first that may not be taken now, so that nothing else may be taken for it. No list is
+    discarded by halves: they go at once."""
+    line, tracks = place.line, place.line.tracks
+    if tracks is None or tracks.gathering is not None or line.waiting_count <= TRACKED_AT_ONCE:
+        return 0
+    expired: list[StoredMessage] = []
+    held = list(islice(tracks.held(), TRACKED_AT_ONCE))
+    for message in held:
+        line.remove(message)
+    messages = [m for m in held if not 0 < m.expires_at_ms <= now_ms]
+    if len(messages) < len(held):
+        expired = [m for m in held if 0 < m.expires_at_ms <= now_ms]
+    if not held:
+        messages = line.take(TRACKED_AT_ONCE, _ANY, now_ms, expired)
+        line.settle_all(messages)
     discard(state, place, messages, cause, fx)
     discard(state, place, expired, Cause.EXPIRED, fx)
     return len(messages) + len(expired)

@@ -9,7 +9,9 @@ from hms.engine.queue import scan_continuation
 from hms.engine.queue.departures import depart, forget, keeps_messages
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.dispatch import dispatch, dispatching_once
+from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
 from hms.engine.queue.settlement import Return, give_back_all
+from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import checked_selector
 from hms.engine.session import consumer_watch
 from hms.engine.session.session_objects import (
@@ -24,7 +26,7 @@ from hms.engine.session.session_objects import (
 from hms.engine.session.temporary_destinations import check_owner, queue_for
 from hms.engine.state import State
 from hms.engine.topic.spreading import give_now
-from hms.engine.topic.subscription_begin import ConsumerRequest, subscribe
+from hms.engine.topic.subscription_begin import ConsumerRequest, subscribe, to_replace
 from hms.engine.topic.subscription_end import end_passing
 from hms.engine.xa.association import attach_lost, connection_ended, leave
 from hms.errors.catalogue import (
@@ -37,6 +39,8 @@ from hms.errors.catalogue import (
     NotSupported,
     SessionLimit,
 )
+from hms.errors.tree import HmsError
+from hms.records import Cause
 from hms.wire.packed_messages import NODE_CLIENT, NODE_USER
 
 ACK_MODES = range(4)
@@ -190,21 +194,9 @@ def open_consumer(
     state: State, connection: Connection, request: ConsumerRequest, fx: Effects
 ) -> Consumer:
     """A consumer; everything that can be refused is checked before anything is changed."""
-    session = state.session(connection, request.session)
-    _check_new(connection.consumers, "consumer", request.handle)
-    _check_count(state, connection.consumers, "consumers")
-    if request.listener and not session.is_asynchronous:
-        raise IllegalState(what="listener", detail="the session is not asynchronous")
-    selector = checked_selector(request.selector)
-    own = selector if request.kind != "topic" else None
-    state.check_open(consumer_bytes(request.name, request.listener, own))
+    session, selector = _check_opening(state, connection, request)
     place: Queue | Subscription
-    if request.queue and request.kind != "topic":
-        raise InvalidArgument(what="queue", detail="only a topic's messages are put into one")
     if request.kind == "topic":
-        named = state.topics.get(request.destination)
-        if named is not None:
-            check_owner(named, connection.uid, is_durable=bool(request.durable))
         place = subscribe(state, connection, request, fx)
     else:
         place = queue_for(state, request.destination, fx, connection.uid)
@@ -233,6 +225,45 @@ def open_consumer(
     connection.consumers[request.handle] = consumer
     dispatch(state, place, fx)
     return consumer
+
+
+def _check_opening(
+    state: State, connection: Connection, request: ConsumerRequest
+) -> tuple[Session, Selector | None]:
+    """Refuse a consumer for what its own request says; its session and its selector."""
+    session = state.session(connection, request.session)
+    _check_new(connection.consumers, "consumer", request.handle)
+    _check_count(state, connection.consumers, "consumers")
+    if request.listener and not session.is_asynchronous:
+        raise IllegalState(what="listener", detail="the session is not asynchronous")
+    selector = checked_selector(request.selector)
+    own = selector if request.kind != "topic" else None
+    state.check_open(consumer_bytes(request.name, request.listener, own))
+    if request.queue and request.kind != "topic":
+        raise InvalidArgument(what="queue", detail="only a topic's messages are put into one")
+    named = state.topics.get(request.destination) if request.kind == "topic" else None
+    if named is not None:
+        check_owner(named, connection.uid, is_durable=bool(request.durable))
+    return session, selector
+
+
+def replace_some(
+    state: State, connection: Connection, request: ConsumerRequest, fx: Effects
+) -> bool:
+    """Before open_consumer(), where it ends a durable subscription that chooses otherwise, and is
+    not refused: a slice of what waits there, and whether there was one."""
+    if not request.durable or request.kind != "topic":
+        return False
+    try:
+        _check_opening(state, connection, request)
+        replaced = to_replace(state, connection, request)
+    except HmsError:
+        return False
+    if replaced is not None and purge_some(state, replaced, Cause.UNSUBSCRIBED, fx, state.now_ms):
+        begin_ending(state, connection.number, replaced)
+        return True
+    lift_ending(state, connection.number)
+    return False
 
 
 def _window(state: State, request: ConsumerRequest) -> int:

@@ -29,6 +29,7 @@ from hms.engine.topic.retention import (
     request_retained,
     wanted_by,
 )
+from hms.engine.topic.spreading import give_now
 from hms.engine.topic.subscription_end import is_in_use, remove_subscription
 from hms.errors.catalogue import (
     ConsumerLimit,
@@ -286,6 +287,29 @@ def _durable(
     _check_definitions(state, wanted, known.definition.size_bytes)  # else the old one would be lost
     remove_subscription(state, known, Cause.UNSUBSCRIBED, fx)
     return define_durable(state, topic, wanted, fx, connection.uid)
+
+
+def to_replace(
+    state: State, connection: Connection, request: ConsumerRequest
+) -> Subscription | None:
+    """The durable subscription that subscribe() ends for a request, to begin a new one; None when
+    it ends none, or when another command is ending it."""
+    topic, pattern = state.space.wanted(request.destination, request.topic, request.scheme)
+    known = state.space.named(pattern, request.durable, is_durable=True)
+    if known is None or known.queue is not None or known.definition.is_configured:
+        return None
+    if is_in_use(known) or known in [p for n, p in state.endings.items() if n != connection.number]:
+        return None
+    wanted = _wanted(state, connection, request, topic, pattern)
+    _check_shared(state, known, wanted)
+    if _chosen(known.definition) == _chosen(wanted) and not known.is_over(state.now_ms):
+        return None
+    _check_definitions(state, wanted, known.definition.size_bytes)
+    state.shares.check_memory(
+        Subscription(topic, wanted, is_durable=True).memory_bytes, is_defined=True
+    )
+    give_now(state, known)
+    return known
 
 
 def _check_shared(state: State, known: Subscription, wanted: Definition) -> None:

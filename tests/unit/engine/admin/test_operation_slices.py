@@ -11,7 +11,7 @@ from hms.server.broker import INTERNAL, TICK
 from hms.wire import branch_requests as tx
 from hms.wire import structures as wire
 from hms.wire.frames import Envelope, Kind, SendHead, encode_send
-from hms.wire.packed_messages import FLAG_RETAIN, ROW
+from hms.wire.packed_messages import FLAG_RETAIN, ROW, Head, encode_head
 from tests.support import largest
 from tests.support.memory import MemoryNode
 from tests.support.memory_peer import Peer
@@ -200,6 +200,71 @@ def _delete_subscription(peer):
 
 
 ENDINGS = [_queue, _unsubscribe, _delete_subscription]
+
+
+def _replace(peer, selector="a = 1", handle=8):
+    _subscription(peer)
+    return wire.OpenConsumer(handle, 1, "topic", "news", 0, durable="d", selector=selector)
+
+
+def test_a_durable_subscription_that_chooses_otherwise_takes_what_waits_with_it_in_slices(
+    node, peer
+):
+    """200,000 messages of the one that it replaces were 72 ms under one hold."""
+    asked = _replace(peer)
+    answer, turns = node.request(peer, asked)
+
+    assert answer is not None
+    assert max(node.went) <= PURGED
+    assert turns >= WAITING // PURGED
+    assert _waiting(node) == 0
+    for state in (node.engine.state, Node(store=node.store).engine.state):
+        (made,) = [s for s in state.space.subscriptions.values() if s.is_durable]
+        assert made.selector.text == "a = 1"
+    assert not node.engine.state.endings
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"selector": "a ="}, {"handle": 20}, {"selector": ""}], ids=["selector", "handle", ""]
+)
+def test_one_that_is_refused_or_chooses_the_same_discards_nothing(node, peer, wrong):
+    """A slice comes before the command, so it looks for what the command will say."""
+    peer.request(wire.OpenConsumer(20, 1, "queue", "work", 1))
+    answer, _ = node.request(peer, _replace(peer, **wrong))
+
+    assert (type(answer) is dict) is (wrong == {"selector": ""})
+    assert _waiting(node) == WAITING
+    assert not node.engine.state.endings
+
+
+def _grouped(peer, queue, groups, count=WAITING):
+    """So many messages of so many groups, in turn."""
+    producer = next(largest._handles)
+    peer.request(wire.OpenProducer(producer, 1, "queue", queue))
+    heads = [encode_head(Head({"JMSXGroupID": f"g{n % groups}"})) for n in range(count)]
+    rows = b"".join(ROW.pack(len(head), 0, 0, 0, 4, 0, 0, 0) for head in heads)
+    head = SendHead(producer, count, 1, is_persistent=True)
+    peer.ask(Kind.SEND, encode_send(head, rows + b"".join(heads)))
+    peer.request(wire.CloseProducer(producer))
+
+
+@pytest.mark.parametrize("groups", [1, 7, WAITING])
+@pytest.mark.parametrize("verb", ["queue.purge", "queue.delete"])
+def test_what_waits_in_groups_goes_in_slices(node, peer, monkeypatch, groups, verb):
+    """200,000 messages of 5,000 groups were purged under one hold of 1.0 s."""
+    monkeypatch.setattr(purge_slices, "TRACKED_AT_ONCE", PURGED)
+    peer.request(wire.Administer("queue.create", {"name": "mine"}))
+    _grouped(peer, "mine", groups)
+    more = {} if verb == "queue.purge" else {"force": True, "discard": True}
+    answer, turns = node.operate(peer, verb, name="mine", **more)
+
+    assert answer in (WAITING, {"messages": WAITING})
+    assert max(node.went) <= PURGED
+    assert turns >= WAITING // PURGED
+    assert _waiting(node) == 0
+    again = Node(store=node.store)
+    assert _waiting(again) == 0
+    assert ("mine" in again.engine.state.queues) is (verb == "queue.purge")
 
 
 def _waiting(node):
