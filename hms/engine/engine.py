@@ -41,6 +41,7 @@ from hms.engine.queue.dispatch import (
 )
 from hms.engine.queue.file_rules import drop_overdue, drop_unnamed
 from hms.engine.queue.in_flight_view import in_flight
+from hms.engine.queue.pending_list import behind
 from hms.engine.queue.settlement import NOTHING, Return, Said
 from hms.engine.schedule import schedule_changes
 from hms.engine.schedule.due_schedules import send_due
@@ -786,15 +787,15 @@ class Engine:
         selector = checked_selector(selector_text)
         place = self.state.destination("queue", queue)
         assert isinstance(place, Queue)
-        messages = list(place.line.in_order())
+        is_newest_first = not is_oldest_first
         out = in_flight(self.state, place) if with_in_flight else {}
+        messages: Iterable[StoredMessage]
         if out:
-            messages = sorted([*messages, *out.values()], key=place.line.entry)
-        if not is_oldest_first:
-            messages.reverse()
-        if after:
-            at = next((i for i, m in enumerate(messages) if m.seq == after), -1)
-            messages = messages[at + 1 :] if at >= 0 else _beyond(messages, after, is_oldest_first)
+            every = [*place.line.in_order(), *out.values()]
+            every.sort(key=place.line.entry, reverse=is_newest_first)
+            messages = behind(every, after, is_newest_first=is_newest_first)
+        else:
+            messages = place.line.page(after, is_newest_first=is_newest_first)
         page, looked_at, has_more = _page(messages, selector, min(count_max, BROWSE_MAX))
         counts = [place.line.deliveries(m) for m in page]
         flags = [FLAG_IN_FLIGHT if m.id in out else 0 for m in page] if out else None
@@ -971,7 +972,7 @@ class Engine:
 
 
 def _page(
-    messages: list[StoredMessage], selector: Selector | None, count_max: int
+    messages: Iterable[StoredMessage], selector: Selector | None, count_max: int
 ) -> tuple[list[StoredMessage], int, bool]:
     """What matches, the place in the order of arrival of the last one that was looked at, 0 for
     none, and whether more follow."""
@@ -991,12 +992,3 @@ def _page(
         page.append(message)
         looked_at = message.seq
     return page, looked_at, False
-
-
-def _beyond(
-    messages: list[StoredMessage], after: int, is_oldest_first: bool
-) -> list[StoredMessage]:
-    """The message that ended the last page is gone: go on behind its place."""
-    if is_oldest_first:
-        return [m for m in messages if m.seq > after]
-    return [m for m in messages if m.seq < after]

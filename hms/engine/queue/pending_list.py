@@ -30,6 +30,19 @@ _seq = attrgetter("seq")
 _ALL = 1 << 62
 
 
+def behind(
+    messages: list[StoredMessage], after: int, *, is_newest_first: bool
+) -> list[StoredMessage]:
+    """Those behind the message with that place in the order of arrival; when it is gone, those
+    behind its place. 0: all of them."""
+    if not after:
+        return messages
+    at = next((i for i, m in enumerate(messages) if m.seq == after), -1)
+    if at >= 0:
+        return messages[at + 1 :]
+    return [m for m in messages if (m.seq < after if is_newest_first else m.seq > after)]
+
+
 class PendingList:
     """Messages in order, highest priority first, oldest first within one priority."""
 
@@ -383,6 +396,17 @@ class PendingList:
         more.sort(key=_seq, reverse=is_newest_first)
         runs = self._standing.arrivals(after, is_newest_first=is_newest_first)
         return heapq.merge(*runs, more, key=_seq, reverse=is_newest_first)
+
+    def page(self, after: int, *, is_newest_first: bool) -> Iterator[StoredMessage]:
+        """What waits, in order or in the opposite one, behind the message with that place in the
+        order of arrival, or behind that place when it is gone; 0: all of it. Nothing may come or go
+        meanwhile."""
+        if self.is_plain:
+            return self._standing.page(after, is_newest_first=is_newest_first)
+        messages = list(self.in_order())
+        if is_newest_first:
+            messages.reverse()
+        return iter(behind(messages, after, is_newest_first=is_newest_first))
 
     def firsts(self) -> list[StoredMessage]:
         """Of each priority the oldest that waits; of a plain line without looking at others."""

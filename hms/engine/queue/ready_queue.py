@@ -11,7 +11,7 @@ chunks (waiting_chunks.py), and moves up one chunk at a time.
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, chain, islice
 from operator import attrgetter
 
@@ -24,6 +24,7 @@ _GONE_MAX = 1024
 _GONE_BYTES_MAX, _BYTES_PER_WAITING = 1 << 16, 64
 """To sweep costs a step for each that waits: so many bytes have to go for each of them."""
 _seq = attrgetter("seq")
+_LAST = 1 << 64
 _NONE: deque[StoredMessage] = deque(maxlen=0)
 """In place of a level where nothing ever stood; an empty deque takes 760 bytes."""
 
@@ -265,6 +266,60 @@ class ReadyQueue:
             later.arrivals(after, is_newest_first=is_newest_first) for later in self._later.values()
         ]
         return [(m for m in run if m.seq not in gone) for run in runs] if gone else runs
+
+    def page(self, after: int, *, is_newest_first: bool) -> Iterator[StoredMessage]:
+        """All in order, or in the opposite one, behind the message with that place in the order of
+        arrival; behind that place, in each priority, when it stands here no more; 0: all. Costs
+        what is taken. Not of a sorted line, and nothing may come or go meanwhile."""
+        back: dict[int, list[StoredMessage]] = {}
+        for entry in self._heap:
+            back.setdefault(-entry[0], []).append(entry[-1])
+        start = self._priority_of(after, back) if after else None
+        order = range(10) if is_newest_first else range(9, -1, -1)
+        if start is not None:
+            order = order[order.index(start) :]
+        for priority in order:
+            bound = after if start in (None, priority) else 0
+            yield from self._run(priority, bound, back, is_newest_first=is_newest_first)
+
+    def _run(
+        self,
+        priority: int,
+        after: int,
+        back: Mapping[int, list[StoredMessage]],
+        *,
+        is_newest_first: bool,
+    ) -> Iterator[StoredMessage]:
+        """Those of a priority behind a place in the order of arrival, 0: all of them; back: those
+        that came back, by their priority."""
+        bound = after or (_LAST if is_newest_first else 0)
+        came = back.get(priority, [])
+        came = [m for m in came if (m.seq < bound if is_newest_first else m.seq > bound)]
+        came.sort(key=_seq, reverse=is_newest_first)
+        level = self._levels[priority]
+        runs: list[Iterator[StoredMessage]] = [iter(came)]
+        if is_newest_first:
+            beyond = len(level) - bisect_left(level, bound, key=_seq)
+            runs.append(islice(reversed(level), beyond, None))
+        else:
+            runs.append(islice(level, bisect_right(level, bound, key=_seq), None))
+        later = self._later.get(priority)
+        if later is not None:
+            runs.append(later.arrivals(bound, is_newest_first=is_newest_first))
+        merged = heapq.merge(*runs, key=_seq, reverse=is_newest_first)
+        return (m for m in merged if m.seq not in self._gone) if self._gone else merged
+
+    def _priority_of(self, seq: int, back: Mapping[int, list[StoredMessage]]) -> int | None:
+        """That of the message with this place in the order of arrival; None when it stands here no
+        more."""
+        if seq in self._gone:
+            return None
+        for priority in range(10):
+            run = self._run(priority, seq - 1, back, is_newest_first=False)
+            first = next(run, None)
+            if first is not None and first.seq == seq:
+                return priority
+        return None
 
     def clear(self) -> None:
         """Nobody stands here any more."""
