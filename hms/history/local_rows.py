@@ -38,6 +38,9 @@ def rows_of(path: PathName, options: Mapping[str, str], window: Window) -> Itera
     schema = _schema()
     for part in plan(path, scope):
         for batch in read_batches(part, scope, schema):
+            if REPLAY_QUEUE not in batch.column("destination").unique().to_pylist():
+                yield from rows_in(batch)
+                continue
             for row in rows_in(batch):
                 if row.destination != REPLAY_QUEUE or row.destination_kind != "queue":
                     yield row

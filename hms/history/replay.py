@@ -27,7 +27,7 @@ from hms.history.reading import (
 from hms.history.scan import PathName, plan
 from hms.history.scope import parse_scope
 from hms.history.selection import selector_test
-from hms.history.spark import borrowed_session
+from hms.history.spark import borrowed_session, is_spark_there
 from hms.history.wanted import Wanted, When, time_text
 from hms.records import Writer
 
@@ -91,12 +91,13 @@ def replay(
 ) -> ReplayReport:
     """Send the messages that were sent to destinations in [from_, to) into others, in order, once.
 
-    spark: None makes a session on `master`; without one, a log that has no archive is read in this
-    process, without Spark. path: the store's directory. destination: a comma list
-    of `queue:NAME`, `topic:NAME`, NAME or patterns with * in them, "" for all; into: one of those
-    names, in which {destination} stands for where a message was sent. Times: ISO 8601, ms since
-    1970, or datetimes. rate: messages a second. run_id: the name of the run, else one that follows
-    from these arguments; the same run again goes on, or does nothing when it is complete.
+    spark: None takes the session that runs, or makes one on `master`; where there is none of
+    these, a log without an archive is read in this process, without Spark. path: the store's
+    directory. destination: a comma list of `queue:NAME`, `topic:NAME`, NAME or patterns with * in
+    them, "" for all; into: one of those names, in which {destination} stands for where a message
+    was sent. Times: ISO 8601, ms since 1970, or datetimes. rate: messages a second. run_id: the
+    name of the run, else one that follows from these arguments; the same run again goes on, or does
+    nothing when it is complete.
     takes_copies: also messages that an earlier replay brought. show: called with the Progress.
     An error of sending carries a note: how far the run has come.
     """
@@ -104,7 +105,8 @@ def replay(
     wanted = Wanted(into, wanted_options(destination, from_, to, selector), takes_copies, run_id)
     source = source_name(path)
     check(source, wanted.options)
-    if spark is None and master is None and is_read_here(source):
+    is_wanted = spark is not None or master is not None or is_spark_there()
+    if not is_wanted and is_read_here(source):
         return _run(None, source, address, wanted, rate, show)
     with borrowed_session(spark, "hms-replay", master) as session:
         return _run(session, source, address, wanted, rate, show)

@@ -84,6 +84,14 @@ def session(
     return spark
 
 
+def is_spark_there() -> bool:
+    """Whether spark-submit started this program, or it has a session already."""
+    sql = sys.modules.get("pyspark.sql")
+    return _SUBMITTED in os.environ or (
+        sql is not None and sql.SparkSession.getActiveSession() is not None
+    )
+
+
 def _submitted_master() -> str | None:
     """The master that spark-submit was told, where it started this program."""
     if _SUBMITTED not in os.environ:

@@ -6,8 +6,8 @@ import pytest
 
 from bench.copies import Copies, measured
 
-MOST = Copies(send_client=2, send_node=2, deliver_node=1, deliver_client=2)
-"""Joined with its row, and given to ZeroMQ; read by ZeroMQ, and taken out of its frame; joined with
+MOST = Copies(send_client=1, send_node=2, deliver_node=1, deliver_client=2)
+"""Joined with its row, and lent to ZeroMQ; read by ZeroMQ, and taken out of its frame; joined with
 its row, and lent to ZeroMQ; read by ZeroMQ, and taken out of its frame. Only ever lowered."""
 BESIDE = 0.3
 """What goes beside a body, in copies of it."""

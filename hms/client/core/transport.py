@@ -27,6 +27,10 @@ _EVENT = struct.Struct("=HI")
 """What a monitor tells first: event and value. pyzmq's own reader would import asyncio, a sixth of
 what importing the client takes."""
 _BATCH_MAX = 256
+LENT_BYTES_MIN = 288 * 1024
+"""Smaller payloads, such as frames of many messages, are copied into ZeroMQ's memory: to lend them,
+which a thread of pyzmq's ends, saves nothing there. A body of 1 MiB is sent in 0.8 ms of the
+processor instead of 1.8."""
 VIEW_BYTES_MIN = 4 * 1024
 """Smaller payloads are copied out of ZeroMQ's memory, which is sooner than to lend them."""
 # Whole numbers made once: combining pyzmq's own enumerations takes 1 to 2 us each time.
@@ -125,7 +129,11 @@ class Transport:
     def send(self, parts: Sequence[bytes]) -> None:
         """Hand a frame to ZeroMQ; never waits."""
         _send(self._socket, parts[0], _MORE)
-        _send(self._socket, parts[1], _LAST)
+        payload = parts[1]
+        if len(payload) < LENT_BYTES_MIN:
+            _send(self._socket, payload, _LAST)
+        else:
+            _send(self._socket, payload, _LAST, copy=False)
 
     def receive(self) -> list[list[bytes | memoryview]]:
         """The frames that wait, up to a bounded number; a large payload is lent by ZeroMQ, since
