@@ -80,7 +80,8 @@ ELSEWHERE = {
     43: ["tests/acceptance/test_clock_steps.py::test_"],
 }
 ABSENT = {
-    30: "a reply is judged by the rights of its service alone",
+    30: "the reply of a service goes to the connection that called and nowhere else; who sends to "
+    "a JMSReplyTo does so by its own rights, and knows of the sender what the node has stamped",
     44: "there is no console",
     45: "paths of export and import are those of who runs the command, with that user's rights; "
     "no path comes from a message or from the network",
