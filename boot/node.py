@@ -216,6 +216,7 @@ class NodeProcess:
             audit_broken=lambda: audit.broken,
             copy_damaged=self._damage,
             certificates=certificates,
+            copies=self._taken.troubles,
             **secured,
         )
 

@@ -98,5 +98,6 @@ class Promotion:
             members=(Member(self._me, state.copy_id, state.starts),),
             copies=1,
             lossy=(*now.lossy, now.epoch),
+            is_forced=True,
         )
         return new if self._arbiter.force(now.version, new) else None

@@ -51,7 +51,8 @@ class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
     directory, or of a replica that leads; has_waited: it stood by, and its parent process was told
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
-    leads, and how another one is to; add, remove: have a replica count, or count no more."""
+    leads, and how another one is to; add, remove: have a replica count, or count no more; troubles:
+    what is an alert."""
 
     node: Node
     store: Store
@@ -63,6 +64,7 @@ class Taken(msgspec.Struct, frozen=True):
     hand_over: Callable[[str], str] | None = None
     add: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
+    troubles: Callable[[], dict[str, str]] = dict
 
     def why(self, fault: BaseException) -> BaseException:
         """The fault of a store, or that another one has it: then nothing else matters."""
@@ -108,7 +110,7 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
         primary.add(name, replicating.peers_now(config, node))
 
     about = led.files_disk, led.describe, primary.epoch, primary.hand_over, add, primary.remove
-    return Taken(node, led.store, primary, told.has_waited, *about)
+    return Taken(node, led.store, primary, told.has_waited, *about, primary.troubles)
 
 
 def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:

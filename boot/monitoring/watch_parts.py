@@ -9,6 +9,7 @@ audit_broken         its chain of hashes, as the boot found it
 copy_damaged         a replica's log has damaged bytes: hms switchover, then it is repaired
 policy_rejected      security.toml has a fault, or that of another node
 policy_differs       another node of the cluster holds another policy
+replica_unprotected  no copy of the log may be lost; replica_behind, replica_blocked, arbiter_down
 """
 
 import time
@@ -49,6 +50,8 @@ class Parts:
     policy_rejected: Callable[[], str] = _nothing
     policy_differs: Callable[[], str] = _nothing
     certificates: Callable[[], Iterable[Path]] = tuple
+    copies: Callable[[], Mapping[str, str]] = dict
+    """By the name of the alert."""
 
 
 class PartsWatch:
@@ -86,6 +89,8 @@ class PartsWatch:
         self._put("copy_damaged", parts.copy_damaged())
         self._put("policy_rejected", parts.policy_rejected())
         self._put("policy_differs", parts.policy_differs(), limits.policy_differs_s)
+        for name, text in parts.copies().items():
+            self._put(name, text, getattr(limits, f"{name}_s"))
         self._look_at_certificates()
 
     def _put(self, name: str, text: str, after_s: float = 0) -> None:

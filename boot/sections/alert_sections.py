@@ -61,6 +61,14 @@ class Alerts(Entry, frozen=True, kw_only=True):
     """A certificate of [arbiter] or of an authenticator ends within so many days."""
     policy_differs_s: Seconds = 60
     """Another node of the cluster has held another policy for so long."""
+    replica_unprotected_s: Seconds = 10
+    """For so long no copy of the log could be lost without an operator, as too few are in sync."""
+    replica_behind_s: Seconds = 10
+    """A copy has lacked a part of the log for so long."""
+    replica_blocked_s: Seconds = 1
+    """A confirmation has waited for copies that do not come for so long, once it is known."""
+    arbiter_down_s: Seconds = 10
+    """The arbiter has not answered for so long: no copy could take over."""
     ship_lag_s: Seconds = 300
     """`hms backup ship` has shipped something since the boot, and nothing for so long. 0: never."""
     server_down_s: Seconds = 10

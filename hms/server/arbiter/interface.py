@@ -35,7 +35,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     was granted the last term; copies: how many must have synced before a confirmation;
     copies_min: the fewest members; record_format: the highest that all members know; removed: names
     of replicas that an operator removed; lossy: epochs behind which an operator had a copy go on
-    without enough others."""
+    without enough others; is_forced: it does so still, with fewer than copies_min."""
 
     version: int
     log: str
@@ -48,6 +48,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     record_format: int = 2
     removed: tuple[str, ...] = ()
     lossy: tuple[int, ...] = ()
+    is_forced: bool = False
 
 
 class Leader(msgspec.Struct, frozen=True):

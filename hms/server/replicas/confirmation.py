@@ -41,6 +41,8 @@ class _Peer:
         self.whole_at: int | None = None
         """From this mark on it gets all that is written; None: it gets older bytes first."""
         self.heard_s = self.joined_s = self.beat_s = float("-inf")
+        self.even_s = float("-inf")
+        """When it had all that was written, last."""
 
     @property
     def is_whole(self) -> bool:
@@ -118,6 +120,8 @@ class Confirmation:
         peer = self._peers.get(copy_id)
         if peer is not None and peer.whole_at is not None and mark <= self.written:
             peer.acked = max(peer.acked, mark)
+            if peer.acked == self.written:
+                peer.even_s = peer.heard_s
             self._advance()
 
     def synced(self, mark: int) -> None:
@@ -135,7 +139,7 @@ class Confirmation:
         self.confirmed = max(self.confirmed, min(found))
 
     def _reached(self, rule: Configuration) -> int:
-        if len(rule.members) < self._limits.copies_min:
+        if len(rule.members) < self._limits.copies_min and not rule.is_forced:
             return 0
         have = sorted((self._mark_of(one.copy_id) for one in rule.members), reverse=True)
         return have[rule.copies - 1] if len(have) >= rule.copies else 0
@@ -168,6 +172,7 @@ class Confirmation:
             members=tuple(kept),
             copies=copies_needed(len(kept), is_all=self._limits.is_all),
             removed=removed,
+            is_forced=self.now.is_forced and len(kept) < self._limits.copies_min,
         )
 
     @property
@@ -255,7 +260,8 @@ class Confirmation:
     def lacking(self, now_s: float) -> tuple[int, int, str]:
         """Copies that are in sync, how many a confirmation takes, and their names."""
         here = [one.name for one in self.in_sync(now_s)]
-        return len(here), max(self.now.copies, self._limits.copies_min), ", ".join(here)
+        least = 1 if self.now.is_forced else self._limits.copies_min
+        return len(here), max(self.now.copies, least), ", ".join(here)
 
     def failures_survived(self, now_s: float) -> int:
         """How many copies may be lost now, with their disks, so that nothing confirmed is lost and
@@ -310,9 +316,24 @@ class Confirmation:
                     "is_member": copy_id in ids,
                     "is_in_sync": is_whole,
                     "is_heard": is_here,
+                    "state": self._state_of(peer, is_here=is_here),
+                    "lag_s": self._lag_s(peer, now_s),
                 }
             )
         return rows
+
+    def _state_of(self, peer: _Peer, *, is_here: bool) -> str:
+        if peer.name in self._removed:
+            return "REMOVED"
+        if not is_here:
+            return "AWAY"
+        return "IN_SYNC" if peer.is_whole else "CATCHING_UP"
+
+    def _lag_s(self, peer: _Peer, now_s: float) -> float:
+        """For how long it has not had all that was written."""
+        if peer.acked == self.written and peer.is_whole:
+            return 0.0
+        return round(now_s - max(peer.even_s, peer.joined_s, self._begun_s), 1)
 
 
 def _copies(count: int) -> str:

@@ -83,7 +83,9 @@ WINDOW_FRAMES: Final = 16
 PAST_FRAMES: Final = 2
 """One that has the log gets the history in its shadow (P13)."""
 BEHIND_FRAMES_MAX: Final = 1024
-"""A copy that has so many on their way to it joins again."""
+BEHIND_BYTES_MAX: Final = 64 << 20
+"""A copy that has so many on their way to it, or bytes of the log, joins again: one that stands
+still while the others confirm costs no more memory."""
 BEATS_PER_LEASE: Final = 5
 RENEWALS_PER_LEASE: Final = 3
 LOOKS_PER_LEASE: Final = 10
@@ -112,6 +114,15 @@ class _Link:
         self.is_whole = self.is_known = False
         self.sent = self.taken = 0
         """Frames."""
+        self.sizes: deque[int] = deque()
+        """Of those that are on their way."""
+        self.lag_bytes = 0
+
+    def took(self, frames: int) -> None:
+        """It has so many by now; more than were sent is no news."""
+        while self.sizes and self.taken < frames:
+            self.lag_bytes -= self.sizes.popleft()
+            self.taken += 1
 
 
 class Primary:
@@ -139,6 +150,8 @@ class Primary:
         self.on_blocked: Callable[[str], None] = lambda _what: None
         """Told what a confirmation waits for, when copies do not come."""
         self._blocked_since_s: float | None = None
+        self._arbiter_fault = ""
+        """Why it did not answer last."""
         self.epoch = granted.epoch
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
@@ -291,9 +304,36 @@ class Primary:
                 "failures_survived": self._confirmation.failures_survived(self._clock_s()),
                 "is_protected": self._confirmation.failures_survived(self._clock_s()) > 0,
                 "blocked_since_s": self._blocked_for_s(),
-                "replicas": self._confirmation.describe(self._clock_s()),
+                "replicas": self._rows(),
+                "arbiter": "does not answer" if self._arbiter_fault else "answers",
                 "frames_refused": self.refused,
             }
+
+    def _rows(self) -> list[dict[str, object]]:
+        """Each copy that came since this one leads."""
+        rows = self._confirmation.describe(self._clock_s())
+        lags = {one.member.copy_id: one.lag_bytes for one in list(self._links.values())}
+        return [{**row, "lag_bytes": lags.get(str(row["copy"]), 0)} for row in rows]
+
+    def troubles(self) -> dict[str, str]:
+        """What an operator is to be told, by the name of the alert; "" where it is as it should."""
+        with self._changed:
+            at_s = self._clock_s()
+            now, rows = self._confirmation.now, self._confirmation.describe(at_s)
+            have, needed, names = self._confirmation.lacking(at_s)
+            is_blocked = self._blocked_since_s is not None
+            survives = self._confirmation.failures_survived(at_s)
+        count = f"{have} of {len(self._group.peers)} copies have everything: {names}"
+        behind = [str(row["replica"]) for row in rows if row["state"] == "CATCHING_UP"]
+        epoch = f"{self._group.me} leads in epoch {now.epoch}"
+        return {
+            "replica_unprotected": "" if survives else f"{epoch}, and no copy may be lost: {count}",
+            "replica_behind": ", ".join(behind) and f"{', '.join(behind)} lacks a part of the log",
+            "replica_blocked": f"nothing is confirmed: {needed} copies are needed; {count}"
+            if is_blocked
+            else "",
+            "arbiter_down": self._arbiter_fault,
+        }
 
     def _blocked_for_s(self) -> float | None:
         """For how long a confirmation has waited for copies that do not come."""
@@ -446,7 +486,9 @@ class Primary:
                     self._leadership.proved(asked_s)
             else:
                 self._read()
+            self._arbiter_fault = ""
         except ArbiterUnavailable as fault:
+            self._arbiter_fault = str(fault)
             log.warning("the lease is not renewed: %s", fault)
 
     def _is_deposed(self) -> bool:
@@ -536,7 +578,7 @@ class Primary:
             self._confirmation.heard(copy_id, self._clock_s())
             match said:
                 case Ack():
-                    link.taken = said.frames
+                    link.took(said.frames)
                     before = self._confirmation.confirmed
                     self._confirmation.acked(copy_id, said.mark)
                     if self._confirmation.confirmed > before:
@@ -641,7 +683,8 @@ class Primary:
     def _pass_on(self, link: _Link, said: Said, data: bytes) -> None:
         """To a copy that is whole; one that is not gets later what it has not passed yet. One that
         is too far behind gets it from the files."""
-        if link.sent - link.taken > BEHIND_FRAMES_MAX:
+        is_behind = link.sent - link.taken > BEHIND_FRAMES_MAX
+        if is_behind or link.lag_bytes > BEHIND_BYTES_MAX:
             self._begin_anew(link)
         elif isinstance(said, FilePart):
             if link.is_whole:
@@ -794,6 +837,9 @@ class Primary:
     def _tell(self, link: _Link, said: Said, data: bytes = b"") -> None:
         """Counted: the copy says how many it took."""
         link.sent += 1
+        size = len(data) if isinstance(said, Write) else 0  # a file is sent whole, however large
+        link.sizes.append(size)
+        link.lag_bytes += size
         self._send(link.route, said, data)
 
     def _send(self, route: bytes, said: Said, data: bytes = b"") -> None:

@@ -31,6 +31,7 @@ class Rig:
         self.turn_s, self.growth = 0.0, LogGrowth(1, 3, 0)
         self.servers, self.missing, self.files = [dict(SERVER)], [], []
         self.broken = self.rejected = self.differs = ""
+        self.copies = {}
         self.alerts = Alerts(lambda: self.now_ms, lambda: self.now_s)
         parts = Parts(
             slowest_turn_s=lambda: self.turn_s,
@@ -41,6 +42,7 @@ class Rig:
             policy_rejected=lambda: self.rejected,
             policy_differs=lambda: self.differs,
             certificates=lambda: self.files,
+            copies=lambda: self.copies,
         )
         clocks = (lambda: self.now_ms, lambda: self.now_s)
         self.watch = PartsWatch(self.alerts, Limits(), parts, *clocks)
@@ -94,6 +96,15 @@ def test_a_server_that_ends_again_and_again_or_was_given_up_is_named(rig):
     rig.servers[0]["fault"] = "no other is started"
     assert rig.look() == {"server_down": "bank: no other is started"}
     rig.servers[0] = dict(SERVER)
+    assert rig.look() == {}
+
+
+def test_copies_of_the_log_that_are_missing_are_told(rig):
+    """A node that works and could not survive its machine looks as well as ever."""
+    rig.copies = {"replica_unprotected": "a leads, and no copy may be lost", "arbiter_down": ""}
+    assert rig.look() == {}
+    assert rig.look(10) == {"replica_unprotected": "a leads, and no copy may be lost"}
+    rig.copies["replica_unprotected"] = ""
     assert rig.look() == {}
 
 

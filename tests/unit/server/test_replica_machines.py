@@ -406,3 +406,32 @@ def test_a_group_is_not_shrunk_to_copies_that_lack_what_older_terms_confirmed():
     assert not made.may_ask(new)
     made.acked("3" * 32, 2)
     assert made.may_ask(new)
+
+
+def test_a_copy_that_was_promoted_confirms_alone_until_copies_min_count_again():
+    """An operator has said that it goes on; two that count are never one again by that."""
+    alone = three(members=THREE[1:2], copies=1, is_forced=True)
+    made = confirming(alone, limits=Limits(copies_min=2))
+    made.synced(1)
+    assert made.is_confirmed(1)
+    made.joined(THREE[2], 101)
+    made.whole("3" * 32, 1)
+    made.acked("3" * 32, 1)
+
+    new = made.wanted(101)
+
+    assert (len(new.members), new.copies, new.is_forced) == (2, 2, False)
+
+
+def test_an_operator_is_told_which_copy_lags_and_for_how_long():
+    """By state, not by a clock of the other machine."""
+    made = confirming(three(), "a", "c")
+    made.synced(1)
+    made.acked("1" * 32, 1)
+    rows = {row["replica"]: row for row in made.describe(101)}
+    assert (rows["a"]["state"], rows["a"]["lag_s"]) == ("IN_SYNC", 0)
+    assert (rows["c"]["state"], rows["c"]["lag_s"]) == ("CATCHING_UP", 1)
+
+    assert {row["state"] for row in made.describe(103)} == {"AWAY"}
+    assert made.remove("c", 101) == ""
+    assert made.describe(101)[1]["state"] == "REMOVED"
