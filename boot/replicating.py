@@ -121,15 +121,9 @@ def lead(
                 waits(what)
 
             both = stands_by, pauses
+            limits = compose.log_limits(node)
             follower = Follower(
-                group,
-                node.store,
-                REAL_DISK,
-                arbiter,
-                leadership,
-                state,
-                *both,
-                limits=compose.log_limits(node),
+                group, node.store, REAL_DISK, arbiter, leadership, state, *both, limits=limits
             )
             won, socket = _won(group, node, arbiter, leadership, follower, stands_by, pauses)
         except BaseException:
@@ -153,6 +147,11 @@ def lead(
             primary.stop()
             raise
         return Led(store, primary, FilesDisk(primary), scrubbing)
+
+
+def note_damage(node: Node, fault: StoreCorrupt) -> None:
+    """This copy's log is damaged: it is to follow one that is whole, and get what is damaged."""
+    note_damages(REAL_DISK, node.store, [damage_of(fault)])
 
 
 def _store(config: Config, node: Node, primary: Primary) -> Journal:
@@ -198,11 +197,6 @@ def _won(
             raise
         if isinstance(outcome, Lead):
             return won, socket
-
-
-def note_damage(node: Node, fault: StoreCorrupt) -> None:
-    """This copy's log is damaged: it is to follow one that is whole, and get what is damaged."""
-    note_damages(REAL_DISK, node.store, [damage_of(fault)])
 
 
 def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:

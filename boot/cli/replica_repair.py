@@ -95,7 +95,7 @@ def node_with_replicas(target: Target) -> "tuple[Config, Node]":
     if node.replica is None:
         raise NotSupported(
             feature=f"hms replica for {node.name}, which has none",
-            instead="Add [arbiter] and two [replica.NAME] to hms.conf, and replica to the node.",
+            instead="Add [arbiter] and a [replica.NAME] for each copy to hms.conf.",
         )
     return config, node
 

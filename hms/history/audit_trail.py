@@ -25,9 +25,9 @@ def entries_of_log(folder: Path, newest: int | None = None) -> Iterator[AuditEnt
             for at, kept in enumerate(audit_payloads(REAL_DISK, file)):
                 yield _decoded(kept, f"{file}, record {at + 1}")
     for info in every if newest is None else every[-newest:]:
-        for _, kind, _, body, _ in read_segment(info.file):
+        for _, kind, _, payload, _ in read_segment(info.file):
             if kind == RecordType.AUDIT:
-                yield _decoded(body, str(info.file))
+                yield _decoded(payload, str(info.file))
 
 
 def entries_of_tables(

@@ -2,7 +2,7 @@
 
 A node may write, let go and use files again meanwhile. What looks like damage in a file that has
 lost its name is none: the file is the log's no more. A record that is written but not synced is
-never shown, since a crash could take it back and give its number to another one: whoever reads the
+never shown, since a crash could take it back and give its number to another one: a reader of the
 newest segment syncs it first, which costs nothing where the node has done it already. A copy of a
 replicated log is read up to the place that its primary told it, see confirmed_place.
 """

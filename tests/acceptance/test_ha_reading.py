@@ -54,7 +54,7 @@ def test_a_reader_sees_what_is_confirmed_and_no_more(two):
     leader, follower = two.leader, two.follower
     send(two, b"seen")
     for one in two.machines:
-        wait_until(lambda one=one: readable(one)[-1] == b"seen", WAIT_S)
+        wait_until(lambda one=one: readable(one)[-1:] == [b"seen"], WAIT_S)
     with connect(leader) as connection, connection.session() as session:
         follower.pause()
         late = session.producer("orders").send_async(b"late")
@@ -66,7 +66,7 @@ def test_a_reader_sees_what_is_confirmed_and_no_more(two):
         follower.resume()
         late.result(WAIT_S)
     for one in two.machines:
-        wait_until(lambda one=one: readable(one)[-1] == b"late", WAIT_S)
+        wait_until(lambda one=one: readable(one)[-1:] == [b"late"], WAIT_S)
         assert Tail(one.store).end() > before
     assert examine(follower.store).verdict == "good"
 
@@ -75,7 +75,7 @@ def test_a_reader_sees_what_is_confirmed_and_no_more(two):
 def test_the_past_the_mark_and_the_seals_move_with_the_log(two):
     """After a switchover an archive goes on where it was, at either machine."""
     leader, follower = two.leader, two.follower
-    wait_until(lambda: readable(follower)[0] == b"early", WAIT_S)  # it comes behind the log
+    wait_until(lambda: readable(follower)[:1] == [b"early"], WAIT_S)  # it comes behind the log
     wait_until(lambda: history(follower) == history(leader), WAIT_S)
     past = history(leader)
     offset = seal(leader.address)
@@ -94,5 +94,5 @@ def test_the_past_the_mark_and_the_seals_move_with_the_log(two):
     assert set(past) <= set(history(leader)) & set(history(follower))
     assert read_mark(follower.store).until_offset == offset
     for one in two.machines:
-        wait_until(lambda one=one: readable(one)[-1] == b"moved", WAIT_S)
+        wait_until(lambda one=one: readable(one)[-1:] == [b"moved"], WAIT_S)
     assert readable(leader) == readable(follower)

@@ -12,7 +12,6 @@ where a record is bad that was confirmed, something has happened to bytes that w
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,6 @@ import msgspec
 from hms.errors.catalogue import StoreCorrupt
 from hms.store.journal.confirmed_place import NOTHING, Place, confirmed_place
 from hms.store.journal.disk import CREATE, Disk, write_all
-from hms.store.journal.format import RECORD_HEADER_BYTES
 from hms.store.journal.recovery import all_records, alone_records
 from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
@@ -29,7 +27,6 @@ from hms.store.journal.segment_walk import (
     SegmentInfo,
     Walk,
     all_files,
-    last_written,
     opened,
     read_info,
     segment_numbers,
@@ -48,7 +45,6 @@ __all__ = [
 ]
 
 DAMAGE_NAME: Final = "DAMAGE"
-SECTOR_BYTES: Final = 512
 PAUSE_BYTES: Final = 256 * 1024
 
 log = logging.getLogger("hms.replicas")
@@ -180,35 +176,15 @@ def tail_damage(disk: Disk, folder: Path, *, is_live: bool = False) -> Damage | 
             walk = Walk(disk, fd, info)
             for _ in walk.records():
                 pass
-            return _end_damage(disk, fd, walk, number, place, is_live=is_live)
+            return _end_damage(walk, number, place, is_live=is_live)
     except StoreCorrupt as fault:
         return damage_of(fault)
 
 
-def _end_damage(
-    disk: Disk, fd: int, walk: Walk, number: int, place: Place, *, is_live: bool
-) -> Damage | None:
+def _end_damage(walk: Walk, number: int, place: Place, *, is_live: bool) -> Damage | None:
     if place.segment == number and walk.at < place.offset:
         detail = f"a record does not verify, and was confirmed up to {place.offset}"
         return Damage(number, walk.at, detail)
-    if is_live or walk.is_at_seal():
+    if is_live or walk.is_at_seal() or walk.is_at_end() or walk.is_torn():
         return None
-    if walk.is_proved_synced() or _is_whole_write(disk, fd, walk):
-        return Damage(number, walk.at, "a record does not verify, and is no torn write")
-    return None
-
-
-def _is_whole_write(disk: Disk, fd: int, walk: Walk) -> bool:
-    """There are bytes behind the last record, none of their sectors is zero, and their end is
-    there: a process that dies in a write leaves its first part."""
-    end = last_written(disk, fd, walk.at)
-    if end == walk.at:
-        return False
-    header = walk.header()
-    length = 0 if header is None else header.length
-    end = max(end, walk.at + RECORD_HEADER_BYTES + length)
-    data = disk.pread(fd, end - walk.at, walk.at)
-    first = -walk.at % SECTOR_BYTES
-    cuts = [0, *range(first or SECTOR_BYTES, len(data), SECTOR_BYTES), len(data)]
-    pieces = [data[a:b] for a, b in pairwise(cuts) if a < b]
-    return bool(data[-1]) and all(any(piece) for piece in pieces)
+    return Damage(number, walk.at, "a record does not verify, and is no torn write")

@@ -97,6 +97,7 @@ class Follower:
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
         self._is_resumed = False
+        self._may_be_repaired = True
         self._damaged: dict[int, int] = {}
         """Where segments are damaged, as the primary was told."""
         self.refused = 0
@@ -169,7 +170,14 @@ class Follower:
         return None
 
     def _damage_of_log(self) -> str:
-        """Why this copy must not lead, as it lacks what it had answered for; "" when it may."""
+        """Why this copy must not lead, as it lacks what it had answered for; "" when it may. A
+        primary may have repaired it and gone before that was looked at."""
+        if self._may_be_repaired:
+            self._may_be_repaired = False
+            newest = self._copy.newest_now()
+            older = [n for n in read_damages(self._disk, self._folder) if n < newest]
+            if good := [n for n in older if check_segment(self._disk, self._folder, n) is None]:
+                forget_damages(self._disk, self._folder, good)
         known = read_damages(self._disk, self._folder).values()
         needed = [one for one in known if is_needed(self._disk, self._folder, one.segment)]
         texts = [f"segment {one.segment} is damaged at {one.offset}" for one in needed]
@@ -211,6 +219,7 @@ class Follower:
         self._joined_s, self._is_resumed = self._clock_s(), False
         self._taken = self._mark = 0
         self._marks.again()
+        self._may_be_repaired = True
         known = read_damages(self._disk, self._folder)
         self._damaged = {one.segment: one.offset for one in known.values()}
         joins = self._copy.joins(self._state.copy_id, self._leadership.promised, self._damaged)
@@ -265,19 +274,9 @@ class Follower:
         if isinstance(said, Told):
             self._next(said, data)
             return None
-        return self._hear(envelope)
-
-    def _hear(self, envelope: Envelope) -> Said | None:
-        """Something that is not of the log."""
-        said = envelope.said
         match said:
             case Beat():
-                if mark := self._marks.news():
-                    self._say(Mark(mark))
-                self._look_at_damage()
-                return BeatAck(said.at_s)
-            case Mark():
-                self._marks.take(said.mark)
+                return self._beat(said)
             case Bye():
                 self._leadership.left()
                 self._looked_s = float("-inf")
@@ -294,11 +293,26 @@ class Follower:
                 self._taken += 1
                 self._copy.is_whole()
                 self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
+            case _:
+                self._read_by_others(said)
+        return None
+
+    def _read_by_others(self, said: Said) -> None:
+        """What those want to know who read this copy, and what nobody says to one that follows."""
+        match said:
+            case Mark():
+                self._marks.take(said.mark)
             case ConfirmedUpTo():
+                self._copy.sync()  # a log that ends before that place is damaged, not torn
                 self._confirmed.tell(Place(said.number, said.offset))
             case _:
                 raise ReplicaFrameBad(detail=f"a primary does not say {type(said).__name__}")
-        return None
+
+    def _beat(self, said: Beat) -> BeatAck:
+        if mark := self._marks.news():
+            self._say(Mark(mark))
+        self._look_at_damage()
+        return BeatAck(said.at_s)
 
     def _look_at_damage(self) -> None:
         """What came anew is looked at; for what was found meanwhile this copy joins again, as one
@@ -335,6 +349,7 @@ class Follower:
         """What was promised is durable by now, and so is what this copy says that it has."""
         self._copy.sync()
         end, is_clean = self._copy.tail()
+        is_clean = is_clean and not self._damage_of_log()
         self._waits(f"{self._leadership.leader[0]} (epoch {epoch}, which begins)")
         return Promised(self._state.copy_id, epoch, end, is_clean)
 

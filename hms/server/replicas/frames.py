@@ -172,6 +172,19 @@ class BeatAck(_Said, frozen=True):
     at_s: float
 
 
+class ConfirmedUpTo(_Said, frozen=True):
+    """Everything before this place of a segment is confirmed: a reader of the copy may have it."""
+
+    number: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    offset: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Mark(_Said, frozen=True):
+    """What an archive has of the log, as its mark says that lies beside a copy."""
+
+    mark: Annotated[bytes, Meta(max_length=1 << 20)]
+
+
 class Fence(_Said, frozen=True):
     """A candidate asks for a promise: no frame of a lower epoch than its own is taken any more."""
 
@@ -184,19 +197,6 @@ class Promised(_Said, frozen=True):
     epoch: int
     end: tuple[int, int, int]
     is_clean: bool
-
-
-class ConfirmedUpTo(_Said, frozen=True):
-    """Everything before this place of a segment is confirmed: a reader of the copy may have it."""
-
-    number: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-    offset: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-
-
-class Mark(_Said, frozen=True):
-    """What an archive has of the log, as its mark says that lies beside a copy."""
-
-    mark: Annotated[bytes, Meta(max_length=1 << 20)]
 
 
 class Bye(_Said, frozen=True):
@@ -220,10 +220,10 @@ Said = (
     | Ack
     | Beat
     | BeatAck
-    | Fence
-    | Promised
     | ConfirmedUpTo
     | Mark
+    | Fence
+    | Promised
     | Bye
 )
 

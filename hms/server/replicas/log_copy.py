@@ -119,22 +119,6 @@ class LogCopy:
             return walk.at
         return SEGMENT_HEADER_BYTES
 
-    def tail(self) -> tuple[End, bool]:
-        """How far this copy goes, and whether it may say so: its last segment is there, and ends in
-        zeros or in a write that a crash tore. What is damaged there may have been confirmed."""
-        number = max(segment_numbers(self._disk, self._folder, LOG_SUFFIX), default=0)
-        if not number:
-            return End(), False
-        file = segment_file(self._folder, number)
-        try:
-            info = read_info(self._disk, file, number, is_last=True)
-            walk = Walk(self._disk, self._fd(number), info)
-            deque(walk.records(), maxlen=0)
-        except StoreCorrupt:
-            return End(0, number, 0), False
-        is_clean = not walk.is_at_seal() and (walk.is_at_end() or walk.is_torn())
-        return End(info.epoch, number, walk.at), is_clean
-
     def _settle(self, number: int, end: int) -> None:
         """What a process before this one wrote may never have been synced, or its sync failed, and
         the system shows what it has given up writing: before it counts it is written again, once.
@@ -150,12 +134,32 @@ class LogCopy:
         """Every segment of the log has come."""
         history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
         self._anew |= set(self._damaged) - set(history)
-        self.newest = max(segment_numbers(self._disk, self._folder, LOG_SUFFIX), default=0)
+        self.newest = self.newest_now()
+
+    def newest_now(self) -> int:
+        """The number of the last segment, 0 without one."""
+        return max(segment_numbers(self._disk, self._folder, LOG_SUFFIX), default=0)
 
     def taken_anew(self) -> list[int]:
         """Damaged segments that have come again since this was asked."""
         anew, self._anew = self._anew, set()
         return sorted(anew)
+
+    def tail(self) -> tuple[End, bool]:
+        """How far this copy goes, and whether it may say so: its last segment is there, and ends in
+        zeros or in a write that a crash tore. What is damaged there may have been confirmed."""
+        number = max(segment_numbers(self._disk, self._folder, LOG_SUFFIX), default=0)
+        if not number:
+            return End(), False
+        file = segment_file(self._folder, number)
+        try:
+            info = read_info(self._disk, file, number, is_last=True)
+            walk = Walk(self._disk, self._fd(number), info)
+            deque(walk.records(), maxlen=0)
+        except StoreCorrupt:
+            return End(0, number, 0), False
+        is_clean = not walk.is_at_seal() and (walk.is_at_end() or walk.is_torn())
+        return End(info.epoch, number, walk.at), is_clean
 
     def _whole_files(self) -> list[str]:
         with suppress(FileNotFoundError):

@@ -90,10 +90,10 @@ BEATS_PER_LEASE: Final = 5
 RENEWALS_PER_LEASE: Final = 3
 LOOKS_PER_LEASE: Final = 10
 JOIN_S: Final = 10.0
-BLOCKED_AFTER_S: Final = 1.0
-"""A confirmation that waits for so long behind replica_timeout_s is told of."""
 PLACE_S: Final = 0.1
 """How often readers of the copies are told up to where they may read."""
+BLOCKED_AFTER_S: Final = 1.0
+"""A confirmation that waits for so long behind replica_timeout_s is told of."""
 
 
 class _Link:
