@@ -46,6 +46,7 @@ def export(
             "place": place,
             "selector": selector or "",
             "exported_at": int(time.time() * 1000),
+            "store": connection.administer("status").get("store_id", ""),
         }
         with session.browser(name, selector=selector, oldest_first=True) as browser:
             done = write_file(path, said, browser)
@@ -64,38 +65,78 @@ def export(
 @click.argument("path", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--into", required=True, help="The queue that gets them.")
 @click.option("--run", help="The name of this import; else the file's digest.")
+@click.option("--keep-ids", "keeps", is_flag=True, help="With the ids and times that they had.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Check the file, and import nothing.")
-def import_(target: Target, path: Path, into: str, run: str | None, is_dry: bool) -> None:
+def import_(
+    target: Target, path: Path, into: str, run: str | None, keeps: bool, is_dry: bool
+) -> None:
     """Send the messages of an exported file into a queue, each once.
 
     The file is checked whole before. The node keeps how far a run has come: an interrupted import
     goes on with the same command, and one that is complete sends nothing again. They get new ids,
     and $OriginalMessageID; those that have expired meanwhile are left out.
+
+    With --keep-ids they go into the store that they were exported from, also behind a COLD boot of
+    it: no other store has given these ids to them. One that waits in the queue with such an id is
+    replaced; where one is in flight, what was imported stays delayed, and is counted.
     """
     from hms.boot.cli.message_files import read_file  # noqa: PLC0415 - not for --help
 
-    lines, digest = read_file(path)
-    name, queue = run or f"import {digest[:16]}", into.removeprefix("queue:")
-    sent = 0 if is_dry else _send(target, lines, digest, name, queue)
+    lines, digest, store = read_file(path)
+    kept = "kept " if keeps else ""
+    name, queue = run or f"import {kept}{digest[:16]}", into.removeprefix("queue:")
+    if keeps:
+        _check_store(target, path, store)
+    sent, left = (0, {}) if is_dry else _send(target, lines, digest, name, queue, keeps=keeps)
     verb = "would be imported" if is_dry else "imported"
     count = len(lines) if is_dry else sent
     text = f"{queue}: {count} of {counted(len(lines), 'message')} {verb} (run {name})"
-    target.say(text, {verb.replace(" ", "_"): count, "in_file": len(lines), "run": name})
+    data = {verb.replace(" ", "_"): count, "in_file": len(lines), "run": name}
+    if left:
+        text += (
+            f"; delayed, without their ids: {', '.join(f'{n} {why}' for why, n in left.items())}"
+        )
+        data["left"] = left
+    target.say(text, data)
 
 
-def _send(target: Target, lines: "list[Line]", digest: str, run: str, queue: str) -> int:
+def _check_store(target: Target, path: Path, store: str) -> None:
+    """An id is given once in the life of a store, so in another one it may be another message's."""
+    with target.connection() as connection:
+        here = connection.administer("status").get("store_id", "")
+    if not store or store != here:
+        raise click.ClickException(
+            f"{path} was not exported from the store of this node, which may have given these ids "
+            "to other messages, or may give them; nothing was imported. Import it without "
+            "--keep-ids: each message then gets a new id, and $OriginalMessageID."
+        )
+
+
+def _send(
+    target: Target, lines: "list[Line]", digest: str, run: str, queue: str, *, keeps: bool
+) -> tuple[int, dict[str, int]]:
+    """How many were sent, and why others could not take their ids."""
     from dataclasses import replace  # noqa: PLC0415 - not for --help
+    from secrets import token_hex  # noqa: PLC0415 - the same
 
     from hms.history.ledger import Entry  # noqa: PLC0415 - the same
     from hms.history.resend import Resender  # noqa: PLC0415 - the same
 
     source, meant = f"file sha256:{digest}", {"into": queue}
-    with Resender(target.resolve(), run) as sender:
+    if keeps:
+        meant["ids"] = "kept"
+    with Resender(target.resolve(), run) as sender, target.connection() as connection:
         if sender.entry is not None:
             sender.entry.check(source, meant)
-        before = sender.entry or Entry(run, source, meant, until_offset=len(lines))
+        before = sender.entry or Entry(
+            run, source, meant, until_offset=len(lines), store=token_hex(16)
+        )
+        secret = before.store if keeps else ""
+        place = connection.admin.messages(f"queue:{queue}")
+        imported = place.where(f"$ImportedID LIKE '% {secret}'", state="delayed")
+        left = dict(imported.take_ids().left) if keeps else {}  # of an import that was interrupted
         entry = before
-        for chunk in _chunks(lines, before.next_offset, queue):
+        for chunk in _chunks(lines, before.next_offset, queue, secret):
             entry = replace(
                 entry,
                 next_offset=chunk.last + 1,
@@ -103,10 +144,12 @@ def _send(target: Target, lines: "list[Line]", digest: str, run: str, queue: str
                 is_done=chunk.last + 1 == len(lines),
             )
             sender.send(chunk, entry)
-        return entry.sent - before.sent
+            if keeps:
+                left = dict(imported.take_ids().left)
+        return entry.sent - before.sent, left
 
 
-def _chunks(lines: "list[Line]", start: int, queue: str) -> "Iterator[Chunk]":
+def _chunks(lines: "list[Line]", start: int, queue: str, secret: str) -> "Iterator[Chunk]":
     """What is sent in one transaction, each with its lines."""
     from hms.history.resend import Chunk, Pack  # noqa: PLC0415 - not for --help
     from hms.wire.packed_messages import pack_messages  # noqa: PLC0415 - the same
@@ -116,7 +159,7 @@ def _chunks(lines: "list[Line]", start: int, queue: str) -> "Iterator[Chunk]":
     for at in range(start, len(lines)):
         line = lines[at]
         if not 0 < line.expires_ms <= now_ms:
-            packed.append(line.packed(now_ms))
+            packed.append(line.packed(now_ms, secret))
             size += len(line.body)
         if at + 1 - first >= CHUNK_MESSAGES or size >= CHUNK_BYTES or at + 1 == len(lines):
             pack = Pack("queue", queue, len(packed), pack_messages(packed))

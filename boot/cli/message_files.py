@@ -25,17 +25,21 @@ from hms.wire.packed_messages import (
     KIND_FILE,
     KIND_MASK,
     KIND_TEXT,
+    NODE_IMPORTED_ID,
+    NODE_IMPORTED_TIME,
     ROW,
     Head,
     decode_head,
     encode_head,
 )
 
-__all__ = ["Exported", "Line", "read_file", "write_file"]
+__all__ = ["Exported", "Import", "Line", "read_file", "write_file"]
 
 FORMAT, VERSION = "hms-messages", 1
 LINE_BYTES_MAX = 1 << 30
 _TEXT_BYTES_MAX = 1 << 20
+_DELAY_MS = 10 * 365 * 86_400_000
+"""Of what has not taken its id yet: nobody gets it before."""
 
 
 class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -63,12 +67,19 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         """Its bytes, as a client packed them."""
         return self.text.encode() if self.text is not None else self.base64 or b""
 
-    def packed(self, now_ms: int) -> tuple[bytes, bytes, bytes]:
-        """Row, head and body of a new message; its head says whose copy it is."""
+    def packed(self, now_ms: int, secret: str = "") -> tuple[bytes, bytes, bytes]:
+        """Row, head and body of a new message; its head says whose copy it is. secret: of an import
+        in which it is to take its id."""
         values = {**self.properties, **self.bytes_properties}
         codes = [code for code, _ in values.values()]
         types = b"" if None in codes else bytes(code for code in codes if code is not None)
         node = {"$OriginalMessageID": self.id, **self.node}
+        if secret:
+            node = {
+                NODE_IMPORTED_ID: f"{self.id} {secret}",
+                NODE_IMPORTED_TIME: self.time_ms,
+                **self.node,
+            }
         head = encode_head(
             Head(
                 {name: value for name, (_, value) in values.items()},
@@ -80,7 +91,8 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
             )
         )
         ttl_ms = self.expires_ms - now_ms if self.expires_ms else 0
-        row = ROW.pack(len(head), len(self.body), ttl_ms, 0, self.priority, self.kind, 0, 0)
+        delay_ms = _DELAY_MS if secret else 0
+        row = ROW.pack(len(head), len(self.body), ttl_ms, delay_ms, self.priority, self.kind, 0, 0)
         return row, head, self.body
 
 
@@ -166,9 +178,16 @@ def write_file(path: Path, said: Mapping[str, Any], messages: Iterable[Any]) -> 
     return Exported(ids, left, digest.hexdigest())
 
 
-def read_file(path: Path) -> tuple[list[Line], str]:
-    """The messages of a file that is whole and as it was written, and its digest; every fault is
-    told with its line."""
+class Import(NamedTuple):
+    """What a file that is whole has; store: from which its messages were, "" where it says none."""
+
+    lines: list[Line]
+    digest: str
+    store: str
+
+
+def read_file(path: Path) -> Import:
+    """A file that is whole and as it was written; every fault is told with its line."""
     try:
         with path.open("rb") as source:
             return _read(path, source)
@@ -176,11 +195,11 @@ def read_file(path: Path) -> tuple[list[Line], str]:
         raise click.ClickException(f"{path} cannot be read: {fault.strerror}") from fault
 
 
-def _read(path: Path, source: Iterable[bytes]) -> tuple[list[Line], str]:
+def _read(path: Path, source: Iterable[bytes]) -> Import:
     digest, lines = hashlib.sha256(), list[Line]()
     numbered = _numbered(path, source)
     number, first = next(numbered, (0, b""))
-    _check_header(path, first)
+    store = _check_header(path, first)
     digest.update(first)
     number, last = next(numbered, (number, b""))
     for following, data in numbered:
@@ -196,7 +215,7 @@ def _read(path: Path, source: Iterable[bytes]) -> tuple[list[Line], str]:
         raise _fault(path, number, f"it has {counted(len(lines), 'message')}, and says {told[0]}")
     if told[1] != digest.hexdigest():
         raise _fault(path, number, "the digest does not fit: the file was altered")
-    return lines, digest.hexdigest()
+    return Import(lines, digest.hexdigest(), store)
 
 
 def _numbered(path: Path, source: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -206,7 +225,8 @@ def _numbered(path: Path, source: Iterable[bytes]) -> Iterator[tuple[int, bytes]
         yield number, data
 
 
-def _check_header(path: Path, data: bytes) -> None:
+def _check_header(path: Path, data: bytes) -> str:
+    """The store that it names."""
     try:
         header = json.loads(data)
         said, version = header["format"], header["version"]
@@ -216,6 +236,7 @@ def _check_header(path: Path, data: bytes) -> None:
         raise _fault(path, 1, f"its format is {said!r}, not {FORMAT!r}")
     if version != VERSION:
         raise _fault(path, 1, f"it is of version {version}; this one reads {VERSION}")
+    return str(header.get("store", ""))
 
 
 def _message(path: Path, number: int, data: bytes) -> Line:

@@ -12,8 +12,8 @@ where it differs from JMS:
 
 from collections.abc import Callable
 
+import hms.constants  # as an attribute of hms it would be looked for in modules that need this one
 from field_buffer.types import FieldValue, String
-from hms import constants
 from hms.client.destinations import Destination, Topic, parse_destination, topic_of
 from hms.client.properties import Content
 from hms.constants import DeliveryMode
@@ -181,7 +181,7 @@ class Headers:
 
     @correlation_id.setter
     def correlation_id(self, text: str | None) -> None:
-        self.readable().correlation_id = _text(text, constants.HMSCorrelationID)
+        self.readable().correlation_id = _text(text, hms.constants.HMSCorrelationID)
 
     @property
     def type(self) -> str | None:
@@ -190,7 +190,7 @@ class Headers:
 
     @type.setter  # noqa: A003 - JMS's name
     def type(self, text: str | None) -> None:
-        self.readable().type = _text(text, constants.HMSType)
+        self.readable().type = _text(text, hms.constants.HMSType)
 
     @property
     def reply_to(self) -> Destination | None:
@@ -248,17 +248,17 @@ def _delivery_mode(header: Headers) -> int | None:
 
 
 RESERVED: dict[str, Callable[[Headers], FieldValue | None]] = {
-    constants.HMSMessageID: lambda header: header.message_id,
-    constants.HMSTimeStamp: _time_stamp,
-    constants.HMSDestination: _destination_name,
-    constants.HMSDeliveryMode: _delivery_mode,
-    constants.HMSExpiration: _time_to_live_s,
-    constants.HMSCorrelationID: lambda header: header.correlation_id,
-    constants.HMSReplyTo: lambda header: header.readable().reply_to,
-    constants.HMSRedelivered: lambda header: header.redelivered,
-    constants.HMSType: lambda header: header.type,
-    constants.HMSPriority: lambda header: header.priority,
-    constants.HMSDeliveryCount: lambda header: header.delivery_count,
+    hms.constants.HMSMessageID: lambda header: header.message_id,
+    hms.constants.HMSTimeStamp: _time_stamp,
+    hms.constants.HMSDestination: _destination_name,
+    hms.constants.HMSDeliveryMode: _delivery_mode,
+    hms.constants.HMSExpiration: _time_to_live_s,
+    hms.constants.HMSCorrelationID: lambda header: header.correlation_id,
+    hms.constants.HMSReplyTo: lambda header: header.readable().reply_to,
+    hms.constants.HMSRedelivered: lambda header: header.redelivered,
+    hms.constants.HMSType: lambda header: header.type,
+    hms.constants.HMSPriority: lambda header: header.priority,
+    hms.constants.HMSDeliveryCount: lambda header: header.delivery_count,
     NODE_DELIVERY_TIME: lambda header: header.delivery_time_ms,
     "JMSXDeliveryCount": lambda header: header.delivery_count,
     "JMSXUserID": lambda header: header.readable().node.get(NODE_USER),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any, Protocol
 
+import hms.constants  # as an attribute of hms it would be looked for in modules that need this one
 from field_buffer import FieldBuffer
 from field_buffer.names import check_name
 from field_buffer.types import (
@@ -23,7 +24,6 @@ from field_buffer.types import (
     make_typed,
     plain,
 )
-from hms import constants
 from hms.client.core.arguments import check_mapping, shortened, shown
 from hms.client.file_bodies import FILE_NAMES
 from hms.errors.catalogue import (
@@ -63,7 +63,7 @@ SCHEDULE_PROPERTY = "JMS_HMS_Schedule"
 COMPACTION_PROPERTY = "JMS_HMS_Compaction"
 """A delay in milliseconds and the wish for compression, for callers that can set nothing else."""
 _RESERVED_NAMES = frozenset(
-    name for name in constants.__all__ if name.startswith("HMS") and not name.startswith("HMS_")
+    name for name in hms.constants.__all__ if name.startswith("HMS") and not name.startswith("HMS_")
 )
 OF_A_LETTER = (
     *("$DeadReason", "$DeadText", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount"),

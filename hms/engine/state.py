@@ -63,8 +63,8 @@ class AwaitingPageIn(NamedTuple):
 
 class Relocation(NamedTuple):
     """What an operator does to a message. to: the number of the queue that gets it, or of its own
-    place; is_return: a dead letter is none any more; priority, expires_at_ms and due_ms None: as it
-    has them."""
+    place; is_return: a dead letter is none any more; takes_id: the id that it says; priority,
+    expires_at_ms and due_ms None: as it has them."""
 
     to: int
     is_copy: bool = False
@@ -73,6 +73,7 @@ class Relocation(NamedTuple):
     priority: int | None = None
     expires_at_ms: int | None = None
     due_ms: int | None = None
+    takes_id: bool = False
 
 
 class Outgoing:

@@ -832,6 +832,7 @@ class Broker:
             "node": identity.node,
             "version": identity.version,
             **self._facts(),
+            "store_id": self.engine.state.identity.store.hex(),
             "last_lsn": store.last_lsn,
             "durable_lsn": store.durable_lsn,
             "sends_refused": store.sends_refused(),

@@ -93,6 +93,9 @@ NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL = (
 had at its sender, and, if only that was to be handed over, where the node keeps it."""
 NODE_DELIVERY_TIME = "$DeliveryTime"
 """And before which time, in milliseconds since 1970 UTC, it is delivered to nobody."""
+NODE_IMPORTED_ID, NODE_IMPORTED_TIME = "$ImportedID", "$ImportedTime"
+"""What a message that is imported says until it has taken its former id and time of sending; behind
+the id stands a secret of its import, so that no other sender's message takes one."""
 
 PropertyValue = int | float | str | bytes | bool
 

@@ -4,6 +4,7 @@ Each request does one chunk and says where the next one begins; in between other
 What is in flight is counted and not touched.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.queue.delays import DELAY_MS_MAX
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import discard, dispatch
+from hms.engine.queue.imported_ids import sorted_out
 from hms.engine.queue.relocation import relocate
 from hms.engine.state import Relocation, State
 from hms.engine.topic.retention import take_away
@@ -138,6 +140,8 @@ def wanted_target(state: State, to: str, found: Found) -> Queue:
 
 def _alter(state: State, asked: ops.AlterMessages, fx: Effects) -> dict[str, Any]:
     found = _mine(state, asked, "alter")
+    if asked.is_id_taken:
+        return _take_ids(state, asked, found, fx)
     how = Relocation(
         0 if found.place is None else found.place.number,
         priority=_priority(asked.priority),
@@ -149,6 +153,22 @@ def _alter(state: State, asked: ops.AlterMessages, fx: Effects) -> dict[str, Any
             what="priority, ttl_ms and deliver_at_ms", detail="one of them is needed"
         )
     return _relocated(state, asked, found, None, how, fx)
+
+
+def _take_ids(state: State, asked: ops.AlterMessages, found: Found, fx: Effects) -> dict[str, Any]:
+    queue = found.place
+    if not isinstance(queue, Queue) or not queue.number or is_gathering(queue):
+        detail = f"{asked.place} is no queue that keeps single messages"
+        raise InvalidArgument(what="is_id_taken", detail=detail)
+    chunk, left = find(state, found, asked), Counter[str]()
+    may_go = [m for m in chunk.messages if _may_go(queue, m)]
+    going, replaced = sorted_out(state, queue, may_go, left)
+    if going and not asked.is_dry:
+        if replaced:
+            _leave(state, queue, replaced, Cause.REPLACED, fx)
+        relocate(state, queue, going, Relocation(queue.number, takes_id=True, due_ms=0), fx)
+    ordered = len(chunk.messages) - len(may_go)
+    return said(chunk, going, skipped_ordered=ordered) | {"left": dict(left)}
 
 
 def _priority(given: int) -> int | None:

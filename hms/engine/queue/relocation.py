@@ -19,6 +19,7 @@ from hms.engine.queue.dead_letters import RETURN_COUNT, may_have
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch, wake
 from hms.engine.queue.file_references import watched_as
+from hms.engine.queue.imported_ids import former, without_former
 from hms.engine.queue.message_copies import record_of
 from hms.engine.queue.pending_list import ids_of
 from hms.engine.state import AwaitingPageIn, Relocation, State
@@ -134,19 +135,24 @@ def _remade(
         node = dict(found.node) | {"$OriginalMessageID": message_id_text(id_)}
         head = encode_head(msgspec.structs.replace(found, node=node))
         id_ = state.take_ids(1, fx)
-    if how.is_return:
+    timestamp_ms = message.timestamp_ms
+    if how.takes_id:
+        found = decode_head(head)
+        id_, timestamp_ms = former(found)
+        head = encode_head(without_former(found))
+    elif how.is_return:
         found = decode_head(head)
         node = {k: v for k, v in found.node.items() if not k.startswith("$Dead")}
         node[RETURN_COUNT] = node.get(RETURN_COUNT, 0) + 1
         head = encode_head(msgspec.structs.replace(found, node=node))
-    if how.due_ms is not None:
+    if how.due_ms is not None and not how.takes_id:
         found = decode_head(head)
         node = dict(found.node) | {NODE_DELIVERY_TIME: how.due_ms or state.now_ms}
         head = encode_head(msgspec.structs.replace(found, node=node))
     made = StoredMessage.of(
         id_,
         state.take_seqs(1),
-        message.timestamp_ms,
+        timestamp_ms,
         message.expires_at_ms if how.expires_at_ms is None else how.expires_at_ms,
         message.priority if how.priority is None else how.priority,
         message.kind,

@@ -20,6 +20,7 @@ from hms.wire.packed_messages import (
     NODE_FILE_DIGEST,
     NODE_FILE_NAME,
     NODE_FILE_URL,
+    NODE_IMPORTED_ID,
     NODE_ORDER_CLOCK,
     NODE_RETAINED,
     NODE_TOPIC,
@@ -69,7 +70,7 @@ ADDED = frozenset(
         *(NODE_TOPIC, NODE_RETAINED, NODE_ORDER_CLOCK, NODE_USER, NODE_CLIENT),
         *(NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL),
         *("$DeadReason", "$DeadOrigin", "$DeadTime", "$DeadCount", "$DeadSubscription"),
-        "$ReturnCount",
+        *("$ReturnCount", NODE_IMPORTED_ID),
         *("$OriginalMessageID", "$ScheduleName", "$ScheduledTime", "$ScheduleCount"),
     )
 )

@@ -56,6 +56,11 @@ class MessageIds:
         assert self.next_id <= self.reserved_below
         return first
 
+    def was_given(self, message_id: int) -> bool:
+        """Not to be given again: an id of another node, or one behind the next."""
+        is_own = message_id >> COUNTER_BITS == self._base >> COUNTER_BITS
+        return not is_own or self._base < message_id < self.next_id
+
     def reserved(self, below: int) -> None:
         """The log says that ids below this one may be in use."""
         if below >> COUNTER_BITS == self._base >> COUNTER_BITS:

@@ -1,16 +1,21 @@
 """hms message and connection.admin against a real node, beside consumers, and over kills.
 
-A long form moves as many messages, and kills the node as often, as the environment says:
+A long form moves as many messages, and kills the node and an import as often, as the environment
+says:
 
-    HMS_MANAGED=100000 HMS_KILLS=50 scripts/test tests/acceptance/operations/test_messages.py
+    HMS_MANAGED=100000 HMS_KILLS=50 HMS_IMPORTS_KILLED=20 \
+        scripts/test tests/acceptance/operations/test_messages.py
 """
 
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
+from hashlib import sha256
 
 import pytest
 from click.testing import CliRunner
@@ -19,12 +24,15 @@ import hms
 from field_buffer.types import Int
 from hms import aio
 from hms.boot.cli import main
-from hms.boot.cli.message_files import write_file
+from hms.boot.cli.message_files import Line, write_file
 from hms.history.resend import Resender
+from hms.wire.packed_messages import pack_messages
+from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {}, "late": {}, "done": {}}, "topic": {"news": {}}}}
 MANAGED = int(os.environ.get("HMS_MANAGED", "3000"))
 KILLS = int(os.environ.get("HMS_KILLS", "2"))
+IMPORTS_KILLED = int(os.environ.get("HMS_IMPORTS_KILLED", "1"))
 WAIT_S = 60
 
 
@@ -282,6 +290,87 @@ def test_an_import_that_was_cut_off_goes_on_and_doubles_nothing(node, command, t
     node.boot()
     assert command("message", "import", str(file), "--into", "late")["imported"] == 700
     assert held(node, "late") == Counter(range(1200))
+
+
+def with_ids(node, queue):
+    """Id, time, header fields, properties and body of each message, in the order of the ids."""
+    with (
+        hms.connect(node.address) as connection,
+        connection.session() as session,
+        session.browser(queue, oldest_first=True) as browser,
+    ):
+        return sorted(map(whole, browser), key=lambda row: row[0])
+
+
+def whole(message):
+    """All that a message is, properties whatever their order."""
+    row, _, body = message.encode()
+    known = dict(message.properties)
+    sent = (message.message_id, message.timestamp_ms, message.priority, message.persistent)
+    return (*sent, message.type, message.correlation_id, repr(message.reply_to), known, row, body)
+
+
+def test_an_import_that_keeps_ids_gives_each_message_its_own_back(node, command, tmp_path):
+    """Behind a COLD boot, over kills at each chunk; what waits with such an id is replaced, what is
+    in flight stays; another sender's message takes no id, and another store's file is refused."""
+    send_each_kind(node)
+    fill(node, count := 600 * (1 + IMPORTS_KILLED))
+    file = tmp_path / "orders.jsonl"
+    command("message", "export", "queue:orders", "--to", str(file))
+    before = with_ids(node, "orders")
+    words = ("message", "import", str(file), "--into", "orders", "--keep-ids")
+    node.stop()
+    node.boot(warm=False)
+    assert with_ids(node, "orders") == []
+    for _ in range(IMPORTS_KILLED):
+        killed_import(node, words)
+    command(*words)
+    assert with_ids(node, "orders") == before
+    assert command(*words)["imported"] == 0
+    node.kill()
+    node.boot()
+    assert with_ids(node, "orders") == before
+    forged(node, before[2][0])
+    with hms.connect(node.address) as connection:
+        session = connection.session(ack=hms.AckMode.CLIENT)
+        flying = session.consumer("orders", prefetch=1).receive(WAIT_S)
+        again = command(*words, "--run", "again")
+        assert (again["imported"], again["left"]) == (count + 7, {"id_in_flight": 1})
+        flying.ack()
+    assert delayed(node) == 2
+    assert with_ids(node, "orders") == [one for one in before if one[0] != flying.message_id]
+    lines = file.read_bytes().replace(b'"store": "', b'"store": "0', 1).splitlines(keepends=True)
+    whole = b"".join(lines[:-1])
+    lines[-1] = (
+        json.dumps({"count": count + 7, "sha256": sha256(whole).hexdigest()}).encode() + b"\n"
+    )
+    file.write_bytes(b"".join(lines))
+    assert "new id" in command(*words, code=1)
+
+
+def killed_import(node, words):
+    """The importer and the node die in the middle of one, behind one chunk or in it."""
+    line = [sys.executable, "-m", "hms.boot", *words, "--connect", node.address]
+    import_ = subprocess.Popen(line)
+    wait_until(lambda: import_.poll() is not None or delayed(node) or with_ids(node, "orders"), 60)
+    assert import_.poll() in (None, 0)
+    import_.kill()
+    import_.wait()
+    node.kill()
+    node.boot()
+
+
+def delayed(node):
+    with hms.connect(node.address) as connection:
+        return connection.administer("queue.show", {"name": "orders"})["delayed"]
+
+
+def forged(node, message_id):
+    """Another sender's message, which says that it is to take the id of one that waits."""
+    pack = pack_messages([Line(message_id, 0, 0).packed(0, "guessed")])
+    with hms.connect(node.address) as connection, connection.session() as session:
+        producer = session.producer("orders")
+        producer.settle(producer.submit_packs([(pack, 1)]))
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ GIVEN = {
     "is_dry": True,
     "is_erasure": True,
     "is_forced": True,
+    "is_id_taken": True,
     "is_newest": True,
     "is_on": False,
     "is_ready": True,
