@@ -1,12 +1,14 @@
 """hms bench and the workloads of bench/, small, on real nodes."""
 
 import json
+import re
 import threading
 
 import pytest
 from click.testing import CliRunner
 
 import hms
+from bench import operations
 from hms.boot.bench.crew import BenchFailed
 from hms.boot.bench.measure import measure
 from hms.boot.bench.systems import HMS, NullSystem
@@ -111,3 +113,14 @@ def test_a_client_that_fails_is_told_with_its_fault(tmp_path, monkeypatch):
     with pytest.raises(BenchFailed, match="nowhere"):
         measure(HMS, WORKLOADS["W1"].shortened(10), tmp_path)
     assert threading.active_count() == before
+
+
+def test_what_operators_cost_is_measured_beside_a_quiet_node(capsys):
+    """The commands are given while messages pass, and what they did is told."""
+    words = ["--runs", "1", "--count", "500", "--waiting", "100", "--queues", "1"]
+    operations.main([*words, "--only", "messages", "--every", "0"])
+
+    said = capsys.readouterr().out
+    for verb in ("listed", "altered", "copied", "moved", "deleted"):
+        assert re.search(rf"{verb} [1-9]", said), said
+    assert "longest hold" in said
