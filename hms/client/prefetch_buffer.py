@@ -68,6 +68,8 @@ class PrefetchBuffer:
         self.buffer: deque[Delivered] = deque()
         self.seen: dict[int, None] = {}
         self.acknowledged: list[int] = []
+        self._said_last, self._said_count = 0, 0
+        """Of the transaction, what was acknowledged and said: the last one, and how many."""
         self.error: HmsError | None = None
         self.stamp = Stamp(0, 0)
         self.taken_count = 0
@@ -160,6 +162,8 @@ class PrefetchBuffer:
         items: list[Settlement] = []
         self.allowance = 0
         if with_acknowledgements and self.acknowledged:
+            self._said_last = self.acknowledged[-1]
+            self._said_count += len(self.acknowledged)
             items += self._items(Action.ACKNOWLEDGE, sorted(self.acknowledged))
             self.acknowledged.clear()
         if self.released:
@@ -209,6 +213,16 @@ class PrefetchBuffer:
         delay_ms = min(round(verdict.delay_s * 1000), DELAY_MS_MAX)
         return [self._item(Action.RETRY, credit=delay_ms, ranges=ranges, why=why)]
 
+    @property
+    def taken_of_transaction(self) -> tuple[int, int]:
+        """How many messages the transaction has from here, and the id of the last one."""
+        last = self.acknowledged[-1] if self.acknowledged else self._said_last
+        return self._said_count + len(self.acknowledged), last
+
+    def transaction_ended(self) -> None:
+        """What was received belongs to no transaction any more."""
+        self._said_last = self._said_count = 0
+
     def next_epoch(self) -> None:
         """Recover or Rollback: the node takes everything back and sets the credit anew."""
         self._forget()
@@ -233,6 +247,7 @@ class PrefetchBuffer:
         self.link.woken += (self, self._notify)
 
     def _forget(self) -> None:
+        self.transaction_ended()
         self.buffer.clear()
         self.seen.clear()
         self.acknowledged.clear()

@@ -79,9 +79,15 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
         """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost."""
         self._driver.run(self.committing())
 
-    def rollback(self) -> None:
-        """Drop the transaction's sends and give back what it received; always completes."""
-        self._driver.run(self.rolling_back())
+    def rollback(self, why: Exception | None = None) -> None:
+        """Drop the transaction's sends and give back what it received; always completes.
+
+        why: what went wrong; the $DeadText of a message whose last attempt this was. With
+        hms.Reject the one message that the transaction received is a dead letter at once, with
+        hms.Retry it is tried again after that delay; of several each is a failed attempt.
+        InvalidArgument.
+        """
+        self._driver.run(self.rolling_back_for(why))
 
     def recover(self) -> None:
         """Have all that was not acknowledged delivered again, from the oldest on (F-B8)."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hms.client.core.link import Link, State
+from hms.client.core.listener_outcomes import Reject, Retry
 from hms.client.core.pending_requests import OnLoss, Pending, reason_of
 from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.send_buffer import Sender, SendFrame
@@ -250,6 +251,8 @@ class SessionState(Settling):
         if not self.has_work:
             return None
         self.settle()
+        for inbox in self.inboxes.values():
+            inbox.transaction_ended()
         self.has_work = False
         self._commits += 1
         self._commit = _Commit(self._commits, self)
@@ -268,6 +271,14 @@ class SessionState(Settling):
         effect without it."""
         if self.is_transacted and self.failed_send is None:
             self.failed_send = error
+
+    def judge_only(self, verdict: Reject | Retry) -> None:
+        """What is to become of the message that the transaction has received; of several nobody
+        knows which one is meant."""
+        taken = [(inbox, *inbox.taken_of_transaction) for inbox in self.inboxes.values()]
+        if self.link.state is State.UP and sum(count for _, count, _ in taken) == 1:
+            inbox, message_id = next((inbox, last) for inbox, count, last in taken if count)
+            self.judge(inbox, message_id, verdict)
 
     def rollback(self, why: str = "") -> Pending | None:
         """Ask for the rollback, and say why; None when the lost connection has brought it about."""

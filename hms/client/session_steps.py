@@ -4,7 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
+from hms.client.core import listener_reasons
 from hms.client.core.arguments import check_flag, check_text, check_word
+from hms.client.core.listener_outcomes import Reject, Retry
 from hms.client.core.operations import Steps, Wait
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy, reason_of
 from hms.client.core.requests import LEAVE_S, Requests
@@ -18,6 +20,7 @@ from hms.errors.catalogue import (
     AcknowledgeLost,
     ConnectionClosed,
     IllegalState,
+    InvalidArgument,
     RequestTimeout,
     SubscriptionNotFound,
     TransactionRolledBack,
@@ -116,6 +119,20 @@ class SessionSteps:
         self.state.must_be_transacted("rollback()")
         yield from self._roll_back(why)
 
+    def rolling_back_for(self, why: Exception | None) -> Steps[None]:
+        """The same for an application, which may say what it met."""
+        if why is not None and not isinstance(why, Exception):
+            detail = f"it takes an exception, not {type(why).__name__}"
+            raise InvalidArgument(what="rollback()", detail=detail)
+        self.check_open()
+        self.state.must_be_transacted("rollback()")
+        self._judge(why)
+        yield from self._roll_back(listener_reasons.reason_of(why)[1])
+
+    def _judge(self, why: BaseException | None) -> None:
+        if isinstance(why, Reject | Retry):
+            self.state.judge_only(why)
+
     def _roll_back(self, why: str = "") -> Steps[None]:
         yield from self.sends_settled(is_enough=lambda: not self.requests.is_connected)
         pending = None if self.state.is_closed else self.state.rollback(why)
@@ -210,7 +227,8 @@ class SessionSteps:
             yield from self.sends_settled(is_ended, closes=True, is_hasty=is_hasty)
         finally:
             if self.transacted and isinstance(left_by, Exception) and not state.is_closed:
-                state.rollback()
+                self._judge(left_by)
+                state.rollback(listener_reasons.reason_of(left_by)[1])
             pending = None if state.is_closed else state.close()  # another one may have meanwhile
         if pending is not None and is_hasty:
             yield Wait(pending, lambda: pending.is_done, monotonic() + LEAVE_S)

@@ -13,6 +13,7 @@ redelivery_limit = 3
 redelivery_limit = 3
 """
 FAILED, ENDED = ValueError, KeyboardInterrupt
+NAMES = ("$DeadReason", "$DeadText", "$DeadCount")
 
 
 def _work(connection, taken, error):
@@ -61,3 +62,63 @@ def test_the_same_holds_for_asyncio(running):
                 return letter.body
 
     assert asyncio.run(work()) == "bad"
+
+
+def _reject(connection, count):
+    with connection.session(transacted=True) as session:
+        consumer = session.consumer("orders")
+        for _ in range(count):
+            assert consumer.receive(timeout_s=20) is not None
+        raise hms.Reject("too heavy")
+
+
+def test_a_block_or_a_rollback_that_says_why_leaves_that_in_the_letter(conn):
+    """hms.Reject is a dead letter at once there as in a listener; what else was raised is the text
+    of the letter, at the last attempt."""
+    with conn.session() as session:
+        for body in ("reject", "rollback", "after a commit", "fails"):
+            session.send("orders", body)
+    with pytest.raises(hms.Reject):
+        _reject(conn, 1)
+    with conn.session(transacted=True) as session:
+        consumer = session.consumer("orders")
+        assert consumer.receive(timeout_s=20).body == "rollback"
+        session.rollback(hms.Reject("not ours", "DECODE_ERROR"))
+        assert consumer.receive(timeout_s=20).body == "after a commit"
+        session.send("orders", consumer.receive(timeout_s=20).body)
+        session.commit()
+        assert consumer.receive(timeout_s=20).body == "fails"
+        for _ in range(2):
+            session.rollback(KeyError("tea"))
+            assert consumer.receive(timeout_s=20).body == "fails"
+        session.rollback(KeyError("tea"))
+
+    with conn.session() as session:
+        dead = session.consumer("HMS.DLQ")
+        letters = [dead.receive(timeout_s=20) for _ in range(3)]
+        said = [(one.body, *map(one.property, NAMES)) for one in letters]
+    assert said == [
+        ("reject", "REJECTED", "too heavy", 1),
+        ("rollback", "DECODE_ERROR", "not ours", 1),
+        ("fails", "REDELIVERY_LIMIT", "KeyError: 'tea'", 3),
+    ]
+
+
+def test_of_several_messages_a_block_rejects_none(conn):
+    """Nobody knows which one is meant: each has failed once, and comes again."""
+    with conn.session() as session:
+        for body in ("first", "second"):
+            session.send("orders", body)
+    with pytest.raises(hms.Reject):
+        _reject(conn, 2)
+
+    with conn.session() as session:
+        consumer = session.consumer("orders")
+        again = [consumer.receive(timeout_s=20) for _ in range(2)]
+    assert [(one.body, one.delivery_count) for one in again] == [("first", 2), ("second", 2)]
+
+
+def test_a_rollback_takes_an_exception_only(conn):
+    """A text would be taken for the reason of nothing."""
+    with conn.session(transacted=True) as session, pytest.raises(hms.InvalidArgument):
+        session.rollback("because")

@@ -66,9 +66,15 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
         When it is cancelled, nobody knows whether it took effect."""
         await self._driver.run(self.committing())
 
-    async def rollback(self) -> None:
-        """Drop the transaction's sends and give back what it received; always completes."""
-        await self._driver.run(self.rolling_back())
+    async def rollback(self, why: Exception | None = None) -> None:
+        """Drop the transaction's sends and give back what it received; always completes.
+
+        why: what went wrong; the $DeadText of a message whose last attempt this was. With
+        hms.Reject the one message that the transaction received is a dead letter at once, with
+        hms.Retry it is tried again after that delay; of several each is a failed attempt.
+        InvalidArgument.
+        """
+        await self._driver.run(self.rolling_back_for(why))
 
     async def recover(self) -> None:
         """Have all that was not acknowledged delivered again, from the oldest on (F-B8)."""
