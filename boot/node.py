@@ -251,8 +251,8 @@ class NodeProcess:
         log.info("recovered %d messages from %d records", waiting, records)
 
     def _commit_first(self) -> None:
-        """The first records of this boot are safe; where copies are missing for that, whoever boots
-        is told that this machine stands by for them."""
+        """The first records of this boot are safe; where copies are missing for that, the parent
+        process is told that this machine stands by for them."""
         if self._taken.beat is not None:
             self._taken.beat.on_blocked = self._stands_by
         self._journal.commit()

@@ -57,7 +57,7 @@ class Promotion:
         return TakeOverRefused(replica=self._me, node=self._node.name, detail=detail)
 
     def _when_nobody_leads(self) -> Configuration:
-        """Whoever can take over does so in a few leases."""
+        """A copy that can take over does so in a few leases."""
         assert self._config.arbiter is not None, "the configuration was checked"
         tries_s = TRIES_LEASES * self._config.arbiter.lease_s
         leader = await_found(self._arbiter, self._leader, tries_s)

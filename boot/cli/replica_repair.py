@@ -116,7 +116,7 @@ def _group(target: Target) -> "tuple[Node, Configuration]":
 
 
 def _process(node: "Node") -> int | None:
-    """The process that has the store, whoever started it."""
+    """The process that has the store, however it was started."""
     from hms.store.journal.store_examination import holder  # noqa: PLC0415 - not for --help
 
     pid = holder(node.store)

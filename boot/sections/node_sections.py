@@ -167,7 +167,7 @@ class Node(Named, frozen=True, kw_only=True):
     history_age_s: Annotated[float, Meta(ge=0, le=10 * YEAR_S)] = 0
     """How long the past is kept, from a segment's last record on. 0: as long as it fits."""
     audit_keep_s: Annotated[float, Meta(ge=0, le=100 * YEAR_S)] = 400 * 86_400
-    """How long records of a secured node's audit are kept behind the history. 0: for ever."""
+    """How long records of a secured node's audit are kept behind the history. 0: forever."""
     archive: Literal["NONE", "REQUIRED"] = "NONE"
     """REQUIRED keeps all of the past until hms history archive has it, beyond both limits."""
     abandoned_after_s: Annotated[

@@ -2,8 +2,8 @@
 
 A boot reads a million records of a message each; one by one that is a hundred times the read of the
 same bytes. Where the loops of _native_log.c are compiled a store gives such records together (see
-Store.recover), and whoever wants them one by one takes the run apart. Also what the log's bytes are
-checked with.
+Store.recover), and a reader that wants them one by one takes the run apart. Also what the log's
+bytes are checked with.
 """
 
 import struct

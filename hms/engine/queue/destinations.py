@@ -324,7 +324,7 @@ class Subscription(Place):
         self.look()
 
     def look(self) -> None:
-        """Learn whether it is as most are, whoever publishes and when: of 65,000 the others are
+        """Learn whether it is as most are, by any sender at any time: of 65,000 the others are
         looked at then."""
         is_limited = self.selector or self.is_no_local or self.ends_at_ms or self.queue
         is_unlike = self.is_proxy or self.pattern.is_wildcard or self.wants is Wants.REQUEST

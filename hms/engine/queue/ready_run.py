@@ -19,8 +19,8 @@ __all__ = ["ReadyRun", "ready_runs"]
 
 
 class ReadyRun:
-    """Frames to one queue, one behind the other, all of which the log is told of, or none; of those
-    that it is told of each has its pack here from now on."""
+    """Frames to one queue, one behind the other, all of which the log has, or none; of those that
+    it has each has its pack here from now on."""
 
     __slots__ = (
         *("_data", "_firsts", "_offsets", "_size_bytes", "_uses"),
@@ -70,7 +70,7 @@ class ReadyRun:
         )
 
     def store(self, state: State) -> Encoded | None:
-        """The messages begin to wait; their records, None when the log is told of none."""
+        """The messages begin to wait; their records, None when the log has none."""
         messages, queue = self.messages, self.queue
         number, count, data = queue.number, len(messages), self._data
         first_seq = state.take_seqs(count)

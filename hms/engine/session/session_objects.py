@@ -243,7 +243,7 @@ class Run(Protocol):
     messages: list[StoredMessage]
 
     def store(self, state: Any) -> Encoded | None:
-        """Their messages begin to wait; their records, None when the log is told of none."""
+        """Their messages begin to wait; their records, None when the log has none."""
 
 
 class PendingBatch(msgspec.Struct):

@@ -42,7 +42,7 @@ class Group:
 
     @property
     def plain(self) -> Sequence[Subscription]:
-        """Those that take it whoever sent it, where they are."""
+        """Those that take it from any sender, where they are."""
         if self._plain is None:
             every = self.subscriptions
             unusual = [s for s in every if not s.is_usual]

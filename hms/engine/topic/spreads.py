@@ -21,7 +21,7 @@ __all__ = ["Part", "Spread", "Spreads", "steps_of"]
 Part = tuple[Sequence[Subscription], list[StoredMessage]]
 """Subscriptions, in their order, and what each of them gets."""
 MESSAGES_PER_STEP = 16
-"""To put so many more into a line takes as long as to go to the next line."""
+"""Putting this number into a line takes as long as going to the next line."""
 
 
 class Spread:

@@ -33,7 +33,7 @@ class ArchiveMarks:
         return here
 
     def again(self) -> None:
-        """Whoever comes was told nothing yet."""
+        """A copy that comes was told nothing yet."""
         self._told = b""
 
     def take(self, theirs: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 It listens where a primary would. Who looks at the arbiter finds that it holds the lease, connects,
 and is asked; a copy that has promised takes nothing of an older epoch any more. The log is not
-touched: whoever goes furthest is to lead, and this copy gives its lease back to that one.
+touched: the copy that goes furthest is to lead, and this copy gives its lease back to that one.
 """
 
 import logging

@@ -93,7 +93,7 @@ JOIN_S: Final = 10.0
 PLACE_S: Final = 0.1
 """How often readers of the copies are told up to where they may read."""
 BLOCKED_AFTER_S: Final = 1.0
-"""A confirmation that waits for so long behind replica_timeout_s is told of."""
+"""A confirmation that waits for so long behind replica_timeout_s is an alert."""
 
 
 class _Link:

@@ -22,7 +22,7 @@ JOIN_S: Final = 10.0
 
 
 class Scrubbing:
-    """Of one copy, in a thread of its own, whoever leads."""
+    """Of one copy, in a thread of its own, while it leads and while it follows."""
 
     def __init__(self, disk: Disk, folder: Path, every_s: float) -> None:
         self._disk, self._folder, self._every_s = disk, folder, every_s

@@ -1,7 +1,7 @@
 """CONFIRMED: up to where a copy of a replicated log may be read.
 
 A copy has bytes that are not confirmed yet, and may never be: a later primary that lacks them cuts
-them off. So whoever reads a copy without its lock stops at the place that the primary told last,
+them off. So a reader of a copy without its lock stops at the place that the primary told last,
 which everything confirmed at that moment lies before. The file is written again and again without
 a sync, as an older place is true as well. A store without it is no copy, and read to its end.
 """
@@ -43,7 +43,7 @@ NOTHING: Final = Place(0, 0)
 
 
 class ConfirmedPlace:
-    """Writes the file; whoever has the copy's lock, one thread at a time."""
+    """Writes the file; only with the copy's lock, one thread at a time."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk, self._file = disk, folder / CONFIRMED_NAME
