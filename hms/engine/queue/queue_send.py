@@ -60,7 +60,7 @@ MESSAGE_BYTES = 256
 """A message counts at least so much in a transaction's size: a commit puts all of them into their
 places under one hold of the lock, and a million empty ones fitted into 32 MiB."""
 MESSAGE_STEPS, BATCH_STEPS, LATE_STEPS = 2, 3, 80
-PUBLICATION_STEPS, QUEUED_STEPS = 140, 30
+PUBLICATION_STEPS, QUEUED_STEPS = 55, 30
 STEPS_MAX = 270_000
 """What one commit may send: a step takes 0.17 µs under its one hold of the lock. A batch to a topic
 is looked at by itself, and put into each queue that a subscription of it delivers into; what is
