@@ -30,7 +30,7 @@ _INNER = frozenset(
         *("last_lsn", "durable_lsn", "segments", "history_segments", "history_bytes"),
         *("pinned_segments", "pinned_bytes", "appended_bytes", "rewritten_bytes"),
         *("write_amplification", "reserve_bytes", "lock_holds", "lock_held_max_ms"),
-        *("lock_held_max_cpu_ms", "lock_held_max_by", "deleted_at_boot"),
+        *("lock_held_max_cpu_ms", "lock_held_max_by", "lock_held_max_of", "deleted_at_boot"),
     )
 )
 

@@ -340,7 +340,7 @@ class Broker:
                 if done < len(commands):
                     self._effort += engine.take_effort()
 
-        self._change(change, is_in_hand=is_last, may_linger=are_settled, by=commands[-1])
+        self._change(change, is_in_hand=is_last, may_linger=are_settled, by=commands)
         return done
 
     def _apply_one(
@@ -655,7 +655,7 @@ class Broker:
             is_urgent = state.outgoing.rest or state.unfinished or state.looking.behind
             is_behind = bool(is_urgent) and not self._goes_on
             self._goes_on = self._goes_on or is_behind
-            self._holds.ended(begun_s, cpu_begun_s, by)
+            self._holds.ended(begun_s, cpu_begun_s, by, fx)
         if due_ms is not None:
             self.around.arm(due_ms)
         if hung or is_behind:

@@ -77,6 +77,8 @@ def test_the_status_tells_whose_hold_was_the_longest():
     said = node.broker._holds.describe()
     assert said["lock_holds"] == 1
     assert said["lock_held_max_by"] == "HELLO"
+    assert said["lock_held_max_of"].startswith("1 HELLO, 0 messages, ")
+    assert said["lock_held_max_of"].endswith(" 0 records, 1 effects")
     assert said["lock_held_max_ms"] >= 0 <= said["lock_held_max_cpu_ms"]
 
 
