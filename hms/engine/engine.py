@@ -79,6 +79,8 @@ from hms.wire.outcome_tokens import Token
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
 BROWSE_MAX = 1000
+EXPIRED_AT_ONCE = 2048
+"""Messages that expire in a tick, of all places together; more of them are the next tick's."""
 SWEPT_AT_ONCE = 5000
 """Places that a tick looks at for what has expired: 5 ms."""
 SLOWED_MS_MIN = 20
@@ -108,6 +110,7 @@ class Engine:
         self._progress: dict[int, Progress] = {}
         """Of the operations that connections ask for now, by their numbers."""
         self._swept: list[Queue | Subscription] = []
+        self._is_sweeping = False
         """The places that the next tick looks at."""
 
     # boot
@@ -352,7 +355,8 @@ class Engine:
     @property
     def has_crowds(self) -> bool:
         """Something may be published to so many that send_some() is asked first."""
-        return len(self.state.space.subscriptions) > spreading.SPREAD_MIN
+        is_one = len(self.state.space.subscriptions) > spreading.SPREAD_MIN
+        return is_one or bool(self.state.spreads)
 
     def send_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before send(): of what is on its way to very many subscriptions, or who they are."""
@@ -413,7 +417,9 @@ class Engine:
         dispatch_due(self.state, fx)
         spreading.give_now(self.state, place)
         dispatch(self.state, place, fx)
-        return id(place) in self.state.outgoing.rest
+        next_ms = place.line.delayed.next_ms()
+        is_due = next_ms is not None and next_ms <= self.state.now_ms
+        return is_due or id(place) in self.state.outgoing.rest
 
     def open_session(
         self, connection: int, handle: int, ack_mode: int, kind: str, xid: bytes = b""
@@ -948,20 +954,37 @@ class Engine:
             send_due(self.state, refused, fx)
         expire(self.state, fx)
         state = self.state
-        for place in self._next_places():
-            due = place.line.due(state.now_ms)
+        left, places = EXPIRED_AT_ONCE, self._next_places()
+        for at, place in enumerate(places):
+            due = place.line.due(state.now_ms, left)
+            left -= len(due)
             for message in due:
                 place.line.remove(message)
             if due and place is state.space.place:
                 retention.forget_expired(state, due)
             discard(state, place, due, Cause.EXPIRED, fx)
             settlement.bury_incomplete(state, place, fx)
+            if left <= 0:
+                self._swept[:0] = places[at:]  # this one may have more
+                self._sweep_on()
+                break
         subscription_end.end_overdue(state, fx)
         if state.files.since_ms:
             drop_overdue(state, fx)
         temporary_destinations.end_idle(state, fx)
         idle_transactions.end_idle(state, fx)
         state.space.prune(state.now_ms)
+
+    def _sweep_on(self) -> None:
+        """What expires yet is the next tick's, behind what waits now."""
+
+        def goes_on(_: Effects) -> bool:
+            self._is_sweeping = bool(self._swept)
+            return self._is_sweeping
+
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            self.state.unfinished.append(goes_on)
 
     def _next_places(self) -> list[Queue | Subscription]:
         """Those whose expiry it is the turn of: all of them, or some, and then the next tick comes

@@ -81,15 +81,16 @@ class Outgoing:
 
     at_end: at the end of a command of many parts, None: at once; rest: more could go out there than
     one command may deliver, ticks go on with it; effort: about how many messages the command at
-    hand has touched.
+    hand has touched; is_due: ticks go on with what is due.
     """
 
-    __slots__ = ("at_end", "effort", "rest")
+    __slots__ = ("at_end", "effort", "is_due", "rest")
 
     def __init__(self) -> None:
         self.at_end: dict[int, Queue | Subscription] | None = None
         self.rest: dict[int, Queue | Subscription] = {}
         self.effort = 0
+        self.is_due = False
 
 
 class State:

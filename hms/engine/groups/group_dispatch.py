@@ -81,7 +81,7 @@ class HandOut:
 
     def _first(self, consumer: ConsumerView) -> StoredMessage | None:
         """What it would take next; what has expired leaves."""
-        while True:
+        while self._left > 0:
             own, free = self._tracks.shelf(consumer), self._place.first_for(consumer)
             entry = _smaller(own, free)
             if entry is None:
@@ -92,6 +92,8 @@ class HandOut:
                 return message
             self._line.remove(expired)
             self.expired.append(expired)
+            self._left -= 1
+        return None
 
     def _expired_of(self, message: StoredMessage) -> StoredMessage | None:
         """The message itself, or one of the list that it stands for: its receiver would give all

@@ -89,7 +89,9 @@ def _dispatch_plain(state: State, place: Queue | Subscription, fx: Effects) -> N
                     break
                 count = min(consumer.credit, share)
                 room = min(CHUNK_BYTES, consumer.room_bytes)
-                messages = line.take(count, room, state.now_ms, expired)
+                gone = len(expired)
+                messages = line.take(count, room, state.now_ms, expired, DELIVERED_AT_ONCE)
+                state.outgoing.effort += len(expired) - gone
                 if messages:
                     _deliver(state, place, consumer, messages, fx)
             if line.waiting_count:
@@ -149,6 +151,10 @@ def _limit_passing(state: State, place: Queue | Subscription, fx: Effects) -> No
     dropped: list[StoredMessage] = []
     expired: list[StoredMessage] = []
     while line.waiting_count and line.size_bytes - out > state.settings.passing_bytes_max:
+        if state.outgoing.effort >= DELIVERED_AT_ONCE:  # one large message outweighs 60,000
+            state.outgoing.rest[id(place)] = place
+            break
+        state.outgoing.effort += 1
         if line.waiting_count == line.held_count:
             dropped.append(line.remove_held())
             continue
@@ -160,21 +166,33 @@ def _limit_passing(state: State, place: Queue | Subscription, fx: Effects) -> No
 
 
 def dispatch_due(state: State, fx: Effects) -> None:
-    """Deliver delayed messages whose time has come."""
+    """Deliver delayed messages whose time has come: so many of all places together. What 2,000
+    subscriptions had delayed together was released in 2 s."""
     places: dict[int, Queue | Subscription] = {}
-    while state.due and state.due[0][0] <= state.now_ms:
+    left = RELEASED_AT_ONCE
+    while left > 0 and state.due and state.due[0][0] <= state.now_ms:
         place = heapq.heappop(state.due)[2]
+        if place.kind == SCHEDULED or id(place) in places:
+            continue  # what waits in the former is never delivered itself
         places[id(place)] = place
-    for place in places.values():
-        if place.kind == SCHEDULED:
-            continue  # what waits there is never delivered itself
-        again = place.line.release_due(state.now_ms, RELEASED_AT_ONCE)
+        again = place.line.release_due(state.now_ms, left)
+        left -= 1 + len(again)
         next_ms = place.line.delayed.next_ms()
         if next_ms is not None:
             state.wake_at(next_ms, place)
         if isinstance(place, Queue):
             place.offer_again(again)
+    for place in places.values():
         dispatch(state, place, fx)
+    if left <= 0 and not state.outgoing.is_due:
+        state.outgoing.is_due = True
+        state.unfinished.append(lambda _: _more_is_due(state))
+
+
+def _more_is_due(state: State) -> bool:
+    """Whether the next tick has to release more, behind what waits now."""
+    state.outgoing.is_due = bool(state.due) and state.due[0][0] <= state.now_ms
+    return state.outgoing.is_due
 
 
 def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) -> None:
@@ -191,6 +209,7 @@ def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) ->
             for chunk in _chunks(messages):
                 _deliver(state, place, consumer, chunk, fx)
         discard(state, place, hand_out.expired, Cause.EXPIRED, fx)
+        state.outgoing.effort += len(hand_out.expired)
         is_any = bool(hand_out.batches or hand_out.expired)
     tracks.is_handing_out = tracks.is_woken = False
 

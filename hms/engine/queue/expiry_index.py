@@ -31,10 +31,10 @@ class ExpiryIndex:
         """It waits no more."""
         self.messages.pop(message.id, None)
 
-    def pop_due(self, now_ms: int) -> list[StoredMessage]:
-        """Those whose time is over."""
-        due = []
-        while self._heap and self._heap[0][0] <= now_ms:
+    def pop_due(self, now_ms: int, count_max: int) -> list[StoredMessage]:
+        """Those whose time is over, so many at once."""
+        due: list[StoredMessage] = []
+        while self._heap and self._heap[0][0] <= now_ms and len(due) < count_max:
             # Popped: a message that came back stands in the heap once more for every return.
             message = self.messages.pop(heapq.heappop(self._heap)[1], None)
             if message is not None:

@@ -226,16 +226,23 @@ class PendingList:
         return self._standing.first()
 
     def take(
-        self, count: int, bytes_max: int, now_ms: int, expired: list[StoredMessage]
+        self,
+        count: int,
+        bytes_max: int,
+        now_ms: int,
+        expired: list[StoredMessage],
+        expired_max: int = _ALL,
     ) -> list[StoredMessage]:
         """Up to count messages go out, and no more once bytes_max are reached; those whose time is
-        over leave into `expired` instead."""
+        over leave into `expired` instead, until so many are in it."""
         standing = self._standing
         if standing.is_run and not self._mortal.messages and self._index is None:
             return self._take_run(count, bytes_max)
         taken: list[StoredMessage] = []
         room = bytes_max
         while len(taken) < count and room > 0 and self.waiting_count > self.held_count:
+            if len(expired) >= expired_max:
+                break
             message = standing.pop()
             self._forget_waiting(message)
             is_over = 0 < message.expires_at_ms <= now_ms
@@ -354,9 +361,10 @@ class PendingList:
             for message in messages:
                 message.went()
 
-    def due(self, now_ms: int) -> list[StoredMessage]:
-        """Waiting messages whose time is over; they still wait until they are removed."""
-        return self._mortal.pop_due(now_ms)
+    def due(self, now_ms: int, count_max: int) -> list[StoredMessage]:
+        """Waiting messages whose time is over, so many at once; they still wait until they are
+        removed."""
+        return self._mortal.pop_due(now_ms, count_max)
 
     # looking
 

@@ -35,7 +35,7 @@ def purge_some(
     if line.waiting_count <= PURGED_AT_ONCE:
         return 0
     expired: list[StoredMessage] = []
-    messages = line.take(PURGED_AT_ONCE, _ANY, now_ms, expired)
+    messages = line.take(PURGED_AT_ONCE, _ANY, now_ms, expired, PURGED_AT_ONCE)
     line.settle_all(messages)
     discard(state, place, messages, cause, fx)
     discard(state, place, expired, Cause.EXPIRED, fx)
@@ -58,7 +58,7 @@ def _purge_tracked(
     if len(messages) < len(held):
         expired = [m for m in held if 0 < m.expires_at_ms <= now_ms]
     if not held:
-        messages = line.take(TRACKED_AT_ONCE, _ANY, now_ms, expired)
+        messages = line.take(TRACKED_AT_ONCE, _ANY, now_ms, expired, TRACKED_AT_ONCE)
         line.settle_all(messages)
     discard(state, place, messages, cause, fx)
     discard(state, place, expired, Cause.EXPIRED, fx)

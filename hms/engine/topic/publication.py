@@ -22,11 +22,11 @@ from hms.engine.queue.incoming import DELAYED, FILES, ORDERED, Incoming, accepte
 from hms.engine.queue.message_copies import copies_of, record_of, stamped
 from hms.engine.session.session_objects import PendingBatch
 from hms.engine.state import State
-from hms.engine.topic import Delivery, TopicNode, spreading
+from hms.engine.topic import Delivery, TopicNode
 from hms.engine.topic.audience import retained_at, room_in, takes_all
 from hms.engine.topic.recipients import Group
 from hms.engine.topic.retention import publisher_mark, retain
-from hms.engine.topic.spreading import begin_spread, delay
+from hms.engine.topic.spreading import begin_spread, delay, is_large
 from hms.engine.topic.spreads import Part
 from hms.records import Landing, Placement, Record, Sent, bitmap, encoded_placements, sent
 from hms.wire.packed_messages import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, slice_payloads
@@ -74,7 +74,7 @@ def store_publication(
     if (
         state.spreads
         or state.spreads.takes_all
-        or len(audience.subscriptions) > spreading.SPREAD_MIN
+        or is_large(len(audience.subscriptions), batch.count, len(due), incoming.uses)
     ):
         out.spread(audience.groups(messages))
     else:

@@ -15,6 +15,16 @@ SPREAD_MIN = 2048
 """What no more subscriptions get is theirs at once."""
 SPREAD_AT_ONCE = 2048
 """Steps: 5 ms."""
+STEPS_AT_ONCE = 8192
+"""What takes no more steps is put into all its lines at once, where there are not so many."""
+
+
+def is_large(subscriptions: int, count: int, due: int, uses: int) -> bool:
+    """Whether so many messages to so many subscriptions, so many of them delayed, are put there in
+    slices: 1,024 delayed ones to 2,000 held the lock for 2 s, to 100 for 0.1 s."""
+    if subscriptions > SPREAD_MIN:
+        return True
+    return subscriptions * steps_of(count, due, uses) > STEPS_AT_ONCE
 
 
 def begin_spread(state: State, parts: Sequence[Part], due: Mapping[int, int], uses: int) -> None:
@@ -48,7 +58,7 @@ def spread_some(state: State, fx: Effects) -> None:
                 if spread.due:
                     delay(state, subscription, messages, spread.due)
             touched += subscriptions
-            steps -= steps_of(messages) * len(subscriptions)
+            steps -= spread.steps_of(messages) * len(subscriptions)
         if spread.is_done:
             waiting.popleft()
     for place in touched:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Subscription
+from hms.engine.queue.incoming import EXPIRING
 
 __all__ = ["Part", "Spread", "Spreads", "steps_of"]
 
@@ -22,6 +23,8 @@ Part = tuple[Sequence[Subscription], list[StoredMessage]]
 """Subscriptions, in their order, and what each of them gets."""
 MESSAGES_PER_STEP = 16
 """Putting this number into a line takes as long as going to the next line."""
+EXPIRING_PER_STEP = 2
+"""The same of those that have a time to live."""
 
 
 class Spread:
@@ -48,7 +51,7 @@ class Spread:
         theirs yet."""
         while steps > 0 and self._part < len(self.parts):
             subscriptions, messages = self.parts[self._part]
-            each = steps_of(messages)
+            each = self.steps_of(messages)
             end = min(len(subscriptions), self._at + -(-steps // each))
             some = subscriptions[self._at : end]
             steps -= len(some) * each
@@ -58,6 +61,10 @@ class Spread:
                 self._at = end
             late = [one for one in some if one not in self._early] if self._early else some
             yield some, late, messages
+
+    def steps_of(self, messages: Sequence[StoredMessage]) -> int:
+        """What it takes to put them into a line."""
+        return steps_of(len(messages), len(self.due), self.uses)
 
     def take_one(self, subscription: Subscription) -> list[StoredMessage] | None:
         """What this one is to get yet, which it has from now on."""
@@ -87,9 +94,11 @@ class Spreads:
         return bool(self.waiting)
 
 
-def steps_of(messages: Sequence[StoredMessage]) -> int:
-    """What it takes to put them into a line."""
-    return 1 + len(messages) // MESSAGES_PER_STEP
+def steps_of(count: int, due: int, uses: int) -> int:
+    """What it takes to put so many messages into a line, of so many of which each waits there for
+    its time; uses: as in incoming.py."""
+    each = EXPIRING_PER_STEP if uses & EXPIRING else MESSAGES_PER_STEP
+    return 1 + count // each + min(count, due)
 
 
 def _order(subscription: Subscription) -> int:

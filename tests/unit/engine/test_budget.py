@@ -342,3 +342,98 @@ def test_the_loss_of_a_client_does_not_cost_more_the_more_others_there_are(tmp_p
     few, many = _losing(30, tmp_path / "few"), _losing(120, tmp_path / "many")
 
     assert many <= 1.5 * few
+
+
+def _publishing_rows(row, subscriptions, folder, later_ms, **options):
+    """The most calls under a hold of 256 such messages to so many subscriptions, of the ticks
+    behind it, and of those that come so much later; and the subscriptions."""
+    node = Node(folder)
+    peer = Peer(node, 1)
+    for handle in range(100, 100 + subscriptions):
+        peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 0, **options))
+    producer = largest.fill(peer, "news", 1, kind="topic")
+    node.broker._lock = holds = Counted()
+    node.send(peer.name, *largest.send(producer, 2, 256, row * 256))
+    for ms in (0, later_ms):
+        node.now_ms += ms
+        node.broker._tick()
+        while node.engine.is_behind:
+            node.broker._tick()
+    return holds.most, node.engine.state.every_place()
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1000])
+def test_a_batch_to_many_subscriptions_goes_there_and_wakes_there_in_slices(
+    tmp_path, monkeypatch, delay_ms
+):
+    """1,024 delayed messages to 100 subscriptions were 115 ms, to 2,000 2 s, and again when they
+    were due; 1,024 that are not, 0.1 s to 2,000."""
+    monkeypatch.setattr(spreading, "STEPS_AT_ONCE", 500)
+    monkeypatch.setattr(spreading, "SPREAD_AT_ONCE", 500)
+    row = ROW.pack(0, 0, 0, delay_ms, 4, 0, 0, 0)
+    few, _ = _publishing_rows(row, 40, tmp_path / "few", 2000)
+    many, places = _publishing_rows(row, 120, tmp_path / "many", 2000)
+
+    each = 60 if delay_ms else 6  # it is opened, named and looked at
+    assert many <= few + 80 * each
+    assert [p.line.waiting_count for p in places if p.kind == "subscription"] == [257] * 120
+
+
+def test_what_expires_at_many_places_expires_in_slices(tmp_path, monkeypatch):
+    """1,024 messages at 100 subscriptions kept a tick for 130 ms, what waited at 2,000 for 2 s."""
+    monkeypatch.setattr(engine, "EXPIRED_AT_ONCE", 500)
+    monkeypatch.setattr(spreading, "STEPS_AT_ONCE", 500)
+    monkeypatch.setattr(spreading, "SPREAD_AT_ONCE", 500)
+    row = ROW.pack(0, 0, 1000, 0, 4, 0, 0, 0)
+    few, _ = _publishing_rows(row, 10, tmp_path / "few", 2000)
+    many, places = _publishing_rows(row, 40, tmp_path / "many", 2000)
+
+    assert many <= few + 40 * 100
+    gone = [p.line.counters.expired for p in places if p.kind == "subscription"]
+    assert gone == [256] * 40
+
+
+def test_what_a_large_message_pushes_out_goes_in_slices(tmp_path):
+    """15 MiB at a subscription that is not durable discarded 63,000 small ones, 65 ms."""
+
+    def pushed_out(size):
+        folder = tmp_path / str(size)
+        node = Node(folder, passing_bytes_max=size, message_bytes_max=1 << 23)
+        peer = Peer(node, 1)
+        peer.request(wire.OpenConsumer(7, 1, "topic", "news", 0))
+        largest.fill(peer, "news", 8192, kind="topic")
+        (place,) = node.engine.state.space.subscriptions.values()
+        before = place.line.waiting_count
+        producer = largest.fill(peer, "news", 0, kind="topic")
+        node.broker._lock = holds = Counted()
+        node.send(peer.name, *largest.send(producer, 1, 1, largest.pack(1, bytes(size - 4096))))
+        while node.engine.is_behind:
+            node.broker._tick()
+        assert place.line.size_bytes <= size
+        assert before - place.line.waiting_count >= size // 1000
+        return holds.most
+
+    few, many = pushed_out(1 << 20), pushed_out(1 << 22)
+
+    assert many <= GROWTH_MAX * few
+
+
+def test_a_consumer_passes_over_so_many_that_have_expired_under_one_hold(tmp_path):
+    """300,000 messages whose time was over before a tick came, and one that anybody may have."""
+
+    def receiving(count):
+        node = Node(tmp_path / str(count))
+        peer = Peer(node, 1)
+        producer = largest.fill(peer, "work", 0)
+        row = ROW.pack(0, 0, 1000, 0, 4, 0, 0, 0)
+        for first in range(1, count, 1024):
+            peer.ask(*largest.send(producer, first, 1024, row * 1024))
+        peer.ask(*largest.send(producer, count + 1, 1, largest.pack(1)))
+        node.now_ms += 2000
+        node.broker._lock = holds = Counted()
+        peer.request(wire.OpenConsumer(7, 1, "queue", "work", 0))
+        peer.ask(Kind.SETTLE, SETTLE_ITEM.pack(Action.CREDIT, 7, 0, 1))
+        assert peer.wait_for(1)
+        return holds.most
+
+    assert receiving(1 << 14) <= GROWTH_MAX * receiving(1 << 13)
