@@ -84,9 +84,12 @@ class Securing:
     def entrance(self, doorman: ConnectionRegistry, change: Change) -> LoginGate:
         """The gate of the broker that asks."""
         identities = self._identities(self._document)
-        authorization = Authorization(self._engine, doorman.logins, self._node.name)
+        monitor = self._monitor
+        authorization = Authorization(
+            self._engine, doorman.logins, self._node.name, monitor.calls_of
+        )
         self._change = change
-        self._changes = LiveChanges(self._engine, doorman, authorization, self._monitor)
+        self._changes = LiveChanges(self._engine, doorman, authorization, monitor)
         self.gate = LoginGate(
             doorman,
             change,

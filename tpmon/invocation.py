@@ -177,7 +177,7 @@ def _request(head: InvokeHead, data: bytes, speaker: Speaker | None) -> Request:
         flags = TPCONV | (TPSENDONLY if head.mode == SERVICE_SPEAKS else TPRECVONLY)
     cd = speaker.cd if speaker is not None else 0
     decoded = decode_data(head.kind, data)
-    return Request(decoded, None, head.service, deadline, head.client, flags, cd)
+    return Request(decoded, None, head.service, deadline, head.client, flags, cd, head.user)
 
 
 def _message(head: InvokeHead, body: bytes) -> Any:

@@ -36,7 +36,9 @@ class Request:
 
     data: what the caller sent, for a listener the message's body; message: the message, for a
     listener only; deadline: when the caller stops waiting, in seconds since 1970 UTC, or None;
-    cltid: who called, for tpnotify(); flags: TPCONV and who has control; cd: the conversation.
+    cltid: who called, for tpnotify(); flags: TPCONV and who has control; cd: the conversation;
+    user: who called, as a secured node has proved it, also where another service forwarded the
+    call; "$node" for a server that the node started, empty on an open node and for a listener.
     """
 
     data: Any = None
@@ -46,6 +48,7 @@ class Request:
     cltid: int = 0
     flags: int = 0
     cd: int = 0
+    user: str = ""
 
     @property
     def len(self) -> int:

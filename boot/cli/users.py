@@ -135,7 +135,8 @@ def key(target: Target, name: str, key: str, is_removed: bool, dry_run: bool) ->
 @DRY_RUN
 def limit(target: Target, name: str, wanted: tuple[str, ...], dry_run: bool) -> None:
     """Limit what a user has open and sends: connections, sessions, producers, consumers,
-    subscriptions, temporary_destinations, messages_per_s, bytes_per_s; LIMIT=none takes one away.
+    subscriptions, temporary_destinations, transactions, calls, subscription_bytes, messages_per_s,
+    bytes_per_s; LIMIT=none takes one away.
     """
     given = {}
     for one in wanted:

@@ -462,7 +462,9 @@ class Broker:
         elif envelope.kind is Kind.FILE:
             self._spool.block(number, envelope.correlation, head[0], head[1], now_ms)
         elif envelope.kind is Kind.CALL:
-            self.monitor.call(Origin(number, envelope.correlation), head[0], head[1], now_ms)
+            login = self.doorman.logins.get(number)
+            origin = Origin(number, envelope.correlation, user=login.user if login else "")
+            self.monitor.call(origin, head[0], head[1], now_ms)
         elif envelope.kind is Kind.TALK:
             self.monitor.talk(number, head[0], head[1])
         else:

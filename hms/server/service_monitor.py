@@ -24,13 +24,15 @@ class Verdict:
 
 
 class Origin(NamedTuple):
-    """Who asked: a client's CALL, or a listener (then session is set, correlation unused)."""
+    """Who asked: a client's CALL, or a listener (then session is set, correlation unused). user:
+    whose CALL it is, at a node that checks logins."""
 
     connection: int
     correlation: int = 0
     session: int = 0
     token: object = None
     consumer: int = 0
+    user: str = ""
 
 
 class Listener(NamedTuple):
@@ -142,6 +144,9 @@ class ServiceMonitor(Protocol):
         """How busy the server processes are."""
 
     # calls
+
+    def calls_of(self, connection: int) -> int:
+        """How many calls of a connection have not ended, conversations too."""
 
     def call(self, origin: Origin, head: CallHead, data: bytes, now_ms: int) -> None:
         """A client's CALL; ServiceNotFound."""

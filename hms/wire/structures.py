@@ -451,6 +451,8 @@ class InvokeHead(_Wire, frozen=True):
     """Outside a transaction it begins one."""
     trace: str = ""
     """As of the CALL."""
+    user: str = ""
+    """Who called, as the node has proved it; empty on an open node, and for a listener."""
 
 
 class ResultHead(_Wire, frozen=True):

@@ -15,6 +15,18 @@ def who(request):
     return {"pid": os.getpid(), "name": request.name, "mood": os.environ.get("MOOD", "")}
 
 
+@service("CALLER")
+def caller(request):
+    """Who called."""
+    return request.user
+
+
+@service("PASS")
+def pass_on(request):
+    """Hands its call on to CALLER."""
+    return tpmon.tpforward("CALLER", request.data)
+
+
 @service("ECHO")
 def echo(request):
     """The same data."""

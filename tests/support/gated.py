@@ -64,7 +64,12 @@ class GatedNode(MemoryNode):
         return Identities(document, lambda uid: self.os_users.get(uid, ""), lambda _u, _g: ())
 
     def _entrance(self, engine, doorman, change):
-        authorization = Authorization(engine, doorman.logins, self.node_name)
+        authorization = Authorization(
+            engine,
+            doorman.logins,
+            self.node_name,
+            self._calls_of,
+        )
         self.auditing = Auditing(engine.state.audit)
         self.doorman, self.authorization = doorman, authorization
         self.outside = OutsideLogins(self.authenticators)
@@ -82,6 +87,9 @@ class GatedNode(MemoryNode):
             outside=self.outside,
         )
         return self.gate
+
+    def _calls_of(self, number):
+        return self.broker.monitor.calls_of(number)
 
     def send(self, peer, kind, payload, correlation=1, count=1):
         got = super().send(peer, kind, payload, correlation, count)

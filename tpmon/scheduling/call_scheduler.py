@@ -53,6 +53,8 @@ class CallScheduler:
         """Listener calls of a session: the first one is waiting or running, the others follow."""
         self.conversations: dict[tuple[int, int], Call] = {}
         """By the client's connection and correlation."""
+        self.asked: dict[int, int] = {}
+        """How many calls of each connection that called have not ended."""
         self._next = first_call
         self._arrivals = 0
         self.bytes_waiting = 0
@@ -151,6 +153,19 @@ class CallScheduler:
             count, limit = self.bytes_waiting, self._bytes_waiting_max
             raise TooManyRequests(what="bytes of calls", count=count, limit=limit)
 
+    def asks(self, connection: int) -> None:
+        """A call begins of that connection."""
+        self.asked[connection] = self.asked.get(connection, 0) + 1
+
+    def asked_before(self, call: Call) -> None:
+        """A call has ended; of one whose connection is gone nothing is counted."""
+        connection = call.origin.connection
+        left = 0 if call.origin.session else self.asked.get(connection, 0)
+        if left > 1:
+            self.asked[connection] = left - 1
+        elif left:
+            del self.asked[connection]
+
     def start(self, call: Call) -> None:
         """Run a call, or have it wait for its turn."""
         service = self.service(call.head.service)
@@ -201,6 +216,7 @@ class CallScheduler:
         if call.is_ended:
             return  # by its deadline; the server only now came back
         call.is_ended = True
+        self.asked_before(call)
         self.running.pop(call.number, None)
         if call.is_wanted:
             self.effects.append(Answer(call.origin, head, data))

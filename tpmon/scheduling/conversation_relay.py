@@ -53,7 +53,8 @@ class ConversationRelay:
             call.is_wanted = False
         self._tell_server(call, head, data)
         if head.what == DISCONNECTED and not call.number:
-            self._calls.take_out(lambda waiting: waiting is call)
+            for waiting in self._calls.take_out(lambda waiting: waiting is call):
+                self._calls.asked_before(waiting)
 
     def _tell_server(self, call: Call, head: TalkHead, data: bytes = b"") -> None:
         servers = self._registry.servers.values()

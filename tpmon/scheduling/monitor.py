@@ -87,6 +87,10 @@ class Monitor:
 
     # calls
 
+    def calls_of(self, connection: int) -> int:
+        """How many calls of a connection have not ended, conversations too."""
+        return self._calls.asked.get(connection, 0)
+
     def call(self, origin: Origin, head: CallHead, data: bytes, now_ms: int) -> None:
         """A client's CALL."""
         self._calls.times.now_ms = now_ms
@@ -107,10 +111,12 @@ class Monitor:
             mode=head.mode,
             transaction=head.transaction,
             trace=head.trace,
+            user=origin.user,
         )
         call = Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted)
         if head.mode:
             self._conversations.begin(call)
+        self._calls.asks(origin.connection)
         self._calls.start(call)
 
     def result(self, connection: int, head: ResultHead, data: bytes, now_ms: int = 0) -> None:
@@ -149,6 +155,7 @@ class Monitor:
     def lost(self, connection: int) -> None:
         """A connection ended: its running call failed, its own calls are not wanted any more."""
         self._conversations.client_left(connection)
+        self._calls.asked.pop(connection, None)
         for call in self._calls.running.values():
             if call.origin.connection == connection:
                 call.is_wanted = False
@@ -240,6 +247,7 @@ class Monitor:
                 client=call.head.client,
                 transaction=call.head.transaction,
                 trace=call.head.trace,
+                user=call.origin.user,
             )
             call.branches += head.branches
             call.data = data

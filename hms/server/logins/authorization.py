@@ -54,14 +54,16 @@ _XA_ENDS = ("XaPrepare", "XaCommit", "XaRollback", "XaForget")
 
 
 class Authorization:
-    """logins: of connections, by their number."""
+    """logins: of connections, by their number; calls_of: as of UserCounts."""
 
-    def __init__(self, engine: Engine, logins: dict[int, Any], node: str) -> None:
+    def __init__(
+        self, engine: Engine, logins: dict[int, Any], node: str, calls_of: Callable[[int], int]
+    ) -> None:
         self._engine = engine
         self.logins: dict[int, Login] = logins
         self.denied: dict[tuple[int, int], HmsError] = {}
         """Producers, by connection and handle, that were granted and are not any more."""
-        self.counts = UserCounts(engine, self.logins)
+        self.counts = UserCounts(engine, self.logins, calls_of)
         self._node = node
         self._files: dict[tuple[int, str], None] = {}
         """Files that connections have been seen to hold a message of."""

@@ -1,10 +1,12 @@
 """What the users of a node have open, held against their limits; under the engine's lock."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hms.engine.engine import Engine
+from hms.engine.flow.limits import held_bytes
 from hms.engine.flow.user_rate import UserRate
+from hms.engine.session.session_objects import Connection
 from hms.errors.catalogue import UserLimit
 from hms.server.logins.identities import NODE_USER, Identities, Login
 from hms.wire.commands import Command
@@ -16,15 +18,21 @@ OPENS = {
     "OpenProducer": "producers",
     "OpenConsumer": "consumers",
     "CreateTemporary": "temporary_destinations",
+    "XaStart": "transactions",
+    "CALL": "calls",
 }
-"""Commands that open something, and what it counts as."""
+"""Commands that open something, and what it counts as. A transacted session always has a
+transaction; a branch is one until it is prepared, and to work on in one opens none."""
 
 
 class UserCounts:
-    """logins: of connections, by their number."""
+    """logins: of connections, by their number; calls_of: how many calls of a connection have not
+    ended."""
 
-    def __init__(self, engine: Engine, logins: Mapping[int, Login]) -> None:
-        self._engine, self._logins = engine, logins
+    def __init__(
+        self, engine: Engine, logins: Mapping[int, Login], calls_of: Callable[[int], int]
+    ) -> None:
+        self._engine, self._logins, self._calls_of = engine, logins, calls_of
         self._limits: dict[str, dict[str, int]] = {}
         self._rates: dict[str, UserRate] = {}
 
@@ -63,20 +71,37 @@ class UserCounts:
         if not limits:
             return
         what = OPENS[command.name]
-        if what == "consumers" and head.durable and "subscriptions" in limits:
-            self._check_subscriptions(login.user, head.durable, limits["subscriptions"])
-        limit = limits.get(what)
-        if limit is not None and self._count(login.user, what) >= limit:
-            raise UserLimit(user=login.user, what=what, limit=limit)
+        if what == "consumers" and head.durable:
+            self._check_subscriptions(login.user, head.durable, limits)
+        if what == "sessions" and head.is_transacted:
+            self._check_count(login.user, "transactions", limits)
+        if what != "transactions" or not head.flags:
+            self._check_count(login.user, what, limits)
 
-    def _check_subscriptions(self, user: str, name: str, limit: int) -> None:
+    def _check_count(self, user: str, what: str, limits: Mapping[str, int]) -> None:
+        limit = limits.get(what)
+        if limit is not None and self._count(user, what) >= limit:
+            raise UserLimit(user=user, what=what, limit=limit)
+
+    def _check_subscriptions(self, user: str, name: str, limits: Mapping[str, int]) -> None:
+        """One that is there is always resumed: only so it is emptied. What comes for it is never
+        cut (decision 0012), so bytes are held against their limit when there is to be one more."""
+        if not {"subscriptions", "subscription_bytes"}.intersection(limits):
+            return
         own = [
-            place.name
+            place
             for place in self._engine.state.space.subscriptions.values()
             if place.is_durable and place.definition.owner == user
         ]
-        if name not in own and len(own) >= limit:
-            raise UserLimit(user=user, what="subscriptions", limit=limit)
+        if any(place.name == name for place in own):
+            return
+        held = {
+            "subscriptions": len(own),
+            "subscription_bytes": sum(held_bytes(place.line) for place in own),
+        }
+        for what, count in held.items():
+            if what in limits and count >= limits[what]:
+                raise UserLimit(user=user, what=what, limit=limits[what])
 
     def _count(self, user: str, what: str) -> int:
         state = self._engine.state
@@ -88,7 +113,19 @@ class UserCounts:
         if what == "temporary_destinations":
             uids = {one.uid for one in connections}
             return sum(one.control.owner in uids for one in state.destinations())
+        if what == "calls":
+            return sum(self._calls_of(one.number) for one in connections)
+        if what == "transactions":
+            return self._transactions(connections)
         return sum(len(getattr(one, what)) for one in connections)
+
+    def _transactions(self, connections: Sequence[Connection]) -> int:
+        """Local ones, and branches that are not prepared."""
+        sessions = (s for one in connections for s in one.sessions.values() if not s.is_xa)
+        numbers = {one.number for one in connections}
+        branches = self._engine.state.branches.live.values()
+        local = sum(session.is_transacted for session in sessions)
+        return local + sum(branch.owner in numbers for branch in branches)
 
     def _learn(self, identities: Identities, user: str) -> None:
         if user not in self._limits:

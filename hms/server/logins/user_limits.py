@@ -20,9 +20,13 @@ LIMITS = (
     "consumers",
     "subscriptions",
     "temporary_destinations",
+    "transactions",
+    "calls",
+    "subscription_bytes",
     "messages_per_s",
     "bytes_per_s",
 )
+_IN_BYTES = ("subscription_bytes", "bytes_per_s")
 VALUE_MAX = 1 << 50
 _SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB)?")
 _UNITS = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -33,8 +37,8 @@ def read_limit(word: str, value: int | str) -> int:
     if word not in LIMITS:
         raise InvalidArgument(what="limit", detail=f"there is no {word!r}{nearest(word, LIMITS)}")
     found = _SIZE.fullmatch(str(value))
-    if isinstance(value, bool) or found is None or (found[2] and word != "bytes_per_s"):
-        example = '"100 MiB"' if word == "bytes_per_s" else "100"
+    if isinstance(value, bool) or found is None or (found[2] and word not in _IN_BYTES):
+        example = '"100 MiB"' if word in _IN_BYTES else "100"
         raise InvalidArgument(
             what=f"limit {word}", detail=f"{value!r} is no number such as {example}"
         )

@@ -29,10 +29,12 @@ from hms.boot.listening import listening
 from hms.boot.securing import Securing
 from hms.boot.security_file import load_security, save_security, security_text
 from hms.records import RecordType
+from hms.records.audit import decode_audit
 from hms.server.broker import Lost
 from hms.server.listening_sockets import check_zeromq
 from hms.server.logins import document_changes as changes
 from hms.server.logins.callers import Caller
+from hms.server.logins.identities import NODE_USER
 from hms.server.logins.login_limits import KEYS_MAX, LoginLimits
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.logins.security_document import SecuritySettings, is_name
@@ -80,8 +82,6 @@ ELSEWHERE = {
     43: ["tests/acceptance/test_clock_steps.py::test_"],
 }
 ABSENT = {
-    30: "the reply of a service goes to the connection that called and nowhere else; who sends to "
-    "a JMSReplyTo does so by its own rights, and knows of the sender what the node has stamped",
     44: "there is no console",
     45: "paths of export and import are those of who runs the command, with that user's rights; "
     "no path comes from a message or from the network",
@@ -810,6 +810,79 @@ SEEDS = 10_000 if ATTACKS_FULL else 60
 
 
 @pytest.mark.timeout(3600 if ATTACKS_FULL else 120)
+def called(node, peer, correlation, service):
+    head = wire.CallHead(service, 0)
+    return node.send(peer, Kind.CALL, wire.encode_with_body(head, b""), correlation)
+
+
+def invoked(node, peer):
+    ((envelope, data),) = node.outlet.take(peer)
+    assert envelope.kind is Kind.INVOKE
+    return wire.decode_with_body(data, wire.InvokeHead)[0]
+
+
+def test_at_30_a_reply_reaches_its_caller_alone_and_a_service_knows_who_that_is(held):
+    """Whatever another server says of the call, and wherever it is forwarded; what the caller says
+    of itself counts for nothing."""
+    call, advertise = "call service:*", "advertise service:*"
+    node = GatedNode(document(u=[call], v=[call], s=[advertise], t=[advertise]))
+    for number, user in enumerate("uvst", 1):
+        node.login(user, user, number, client_id="admin", client_name="admin")
+    for server, service in (("s", "PAY"), ("t", "RISK")):
+        assert not isinstance(node.ask(server, wire.Advertise(service)), hms.HmsError)
+    assert called(node, "u", 7, "PAY") == []
+    assert called(node, "v", 7, "RISK") == []
+    pay, risk = invoked(node, "s"), invoked(node, "t")
+    assert (pay.user, risk.user) == ("u", "v")
+
+    def result(server, call, data, **more):
+        head = wire.ResultHead(call, 2, **more)
+        return node.send(server, Kind.RESULT, wire.encode_with_body(head, data))
+
+    assert result("t", pay.call, b"stolen") == []
+    said = wire.TalkHead(pay.call, is_from_server=True)
+    assert node.send("t", Kind.TALK, wire.encode_with_body(said, b"stolen")) == []
+    assert node.outlet.take("u") == node.outlet.take("v") == []
+    result("s", pay.call, b"on", forward="RISK")
+    ((_, data),) = result("t", risk.call, b"for v")
+    on = wire.decode_with_body(data, wire.InvokeHead)[0]
+    assert (on.service, on.user) == ("RISK", "u")
+    result("t", on.call, b"for u")
+    for peer in "uv":
+        ((envelope, data),) = node.outlet.take(peer)
+        _, body = wire.decode_with_body(data, wire.ResultHead)
+        assert (envelope.kind, envelope.correlation, body) == (
+            Kind.ANSWER, 7, b"for " + peer.encode()
+        )  # fmt: skip
+
+
+def test_at_30_a_server_of_the_node_calls_as_the_node_and_as_no_user(held):
+    """No user can have that name: a service that calls another one is not taken for its caller."""
+    node = GatedNode(document(s=["advertise service:*"]))
+    node.login("s", "s", 1)
+    node.ask("s", wire.Advertise("RISK"))
+    node.doorman.is_own = lambda name, _uid: name == "pay:1"
+    node.hello("own", 2, client_name="pay:1", is_server=True)
+    assert called(node, "own", 1, "RISK") == []
+    user = invoked(node, "s").user
+    assert user == NODE_USER
+    assert not is_name(user)
+
+
+def test_at_30_an_answer_to_a_reply_to_is_sent_by_the_rights_of_who_answers(held):
+    """A message can name any queue: to name it grants nothing, and the refusal is audited."""
+    held = document(u=["produce queue:orders"], s=["consume queue:orders", "produce queue:open"])
+    node = GatedNode(held)
+    node.login("s", "s", 1)
+    node.ask("s", wire.OpenSession(1))
+    refused = node.ask("s", wire.OpenProducer(1, 1, "queue", "payments"))
+    assert isinstance(refused, hms.NotAuthorized)
+    assert refused.fields["resource"] == "queue:payments"
+    said = [data for kind, _, data in node.store.records if kind == RecordType.AUDIT]
+    (record,) = [one for one in map(decode_audit, said) if one.action == "produce"]
+    assert (record.user, record.resource) == ("s", "queue:payments")
+
+
 def test_at_35_a_revocation_beside_sends_has_the_order_of_the_log(held, told):
     """What was confirmed is there, what was refused is not, whatever the order was."""
     revoked = without(held, "u", "produce queue:orders")

@@ -26,7 +26,14 @@ def node(tmp_path_factory):
     """With services that the node starts, and a password of the domain."""
     folder = tmp_path_factory.mktemp("l")
     held = document(
-        u=["produce queue:orders", "consume queue:orders", "call service:ECHO", "temporary node:*"],
+        u=[
+            "produce queue:orders",
+            "consume queue:orders",
+            "call service:ECHO",
+            "call service:CALLER",
+            "call service:PASS",
+            "temporary node:*",
+        ],
         none=[],
     )
     held = REPLACE(held, domain_password=cheap_hash("domain"))
@@ -52,6 +59,14 @@ def test_a_service_that_the_node_starts_serves_who_may_call_it(node):
         with pytest.raises(hms.NotAuthorized):
             connection.advertise("ECHO")
         assert connection.administer is not None
+
+
+def test_a_service_knows_who_called_it_also_through_another_one(node):
+    """As the node has proved it, and not as the client calls itself."""
+    root = hms.connect(node.address)
+    with hms.connect(node.address, **login(client_name="root")) as connection, root:
+        assert connection.call("CALLER").data == connection.call("PASS").data == "u"
+        assert root.call("CALLER").data == "root"
 
 
 def test_a_temporary_queue_is_received_from_by_its_maker_alone(node):

@@ -8,18 +8,24 @@ import hms
 from hms.boot.cli import main
 from hms.boot.security_file import load_security
 from hms.engine.effects import Effects
+from hms.server.broker import Lost
 from hms.server.logins.user_limits import LIMITS
 from hms.wire import structures as wire
+from hms.wire.branch_requests import XaEnd, XaRollback, XaStart
 from hms.wire.frames import Kind
+from hms.wire.xa_constants import TMRESUME, TMSUCCESS, TMSUSPEND
+from hms.wire.xid import Xid
 from tests.support.gated import GatedNode
 from tests.support.largest import pack, send
 from tests.support.secured import document, secured_node
 
 REPLACE = msgspec.structs.replace
+FIRST, SECOND = (Xid(1, name, b"b").pack() for name in (b"g1", b"g2"))
 MAY = [
     "produce queue:*",
     "consume queue:*",
     "temporary node:*",
+    "transact node:*",
     "subscribe topic:news",
     "subscribe-durable topic:news",
 ]
@@ -51,6 +57,7 @@ OPENS = {
     "consumers": lambda n: wire.OpenConsumer(n, 1, "queue", "orders", 1),
     "subscriptions": lambda n: wire.OpenConsumer(n, 1, "topic", "news", 1, durable=f"d{n}"),
     "temporary_destinations": lambda _: wire.CreateTemporary("queue"),
+    "transactions": lambda n: wire.OpenSession(n, is_transacted=True),
 }
 
 
@@ -58,7 +65,7 @@ OPENS = {
 def test_a_count_is_over_all_connections_of_a_user_and_of_no_other(held, what):
     """What is reached is refused by the call itself, with the limit and its number."""
     node = node_of(limited(held, **{what: 4}))
-    begin = 2 if what == "sessions" else 1
+    begin = 2 if what in ("sessions", "transactions") else 1
     open_ = 2 if what == "sessions" else 0
     for handle in range(begin, begin + 4 - open_):
         peer = "pq"[handle % 2]
@@ -72,6 +79,102 @@ def test_a_count_is_over_all_connections_of_a_user_and_of_no_other(held, what):
     assert not isinstance(node.ask("r", OPENS[what](98)), hms.HmsError)
     node.change(limited(limited(held, **{what: 5}), "v"))
     assert not isinstance(node.ask("p", OPENS[what](99)), hms.HmsError)
+
+
+def test_branches_are_transactions_until_they_are_prepared(held):
+    """To work on in one, to vote and to end it are never refused: only so they become fewer."""
+    node = node_of(limited(held, transactions=2))
+    node.ask("p", wire.OpenSession(2, is_xa=True))
+    node.ask("q", wire.OpenSession(2, is_xa=True))
+    node.ask("p", wire.OpenSession(3, is_transacted=True))
+    assert node.ask("p", XaStart(2, FIRST))["code"] == 0
+    assert node.ask("p", XaEnd(2, FIRST, TMSUSPEND))["code"] == 0
+    refused = node.ask("q", XaStart(2, SECOND))
+    assert refused.fields == {"user": "u", "what": "transactions", "limit": 2}
+    assert node.ask("p", XaStart(2, FIRST, TMRESUME))["code"] == 0
+    assert node.ask("p", XaEnd(2, FIRST, TMSUCCESS))["code"] == 0
+    assert node.ask("p", XaRollback(FIRST))["code"] == 0
+    assert node.ask("q", XaStart(2, SECOND))["code"] == 0
+
+
+def called(node, peer, correlation, **more):
+    head = wire.CallHead("SVC", 0, **more)
+    return node.send(peer, Kind.CALL, wire.encode_with_body(head, b""), correlation)
+
+
+def invoked(node, peer="s"):
+    frames = [data for e, data in node.outlet.take(peer) if e.kind is Kind.INVOKE]
+    return [wire.decode_with_body(data, wire.InvokeHead)[0] for data in frames]
+
+
+@pytest.fixture
+def served():
+    """A service of a user of its own, and a limit of two calls for another one."""
+    may = [*MAY, "call service:SVC"]
+    held = document(u=may, v=may, s=["advertise service:*"])
+    node = node_of(limited(held, calls=2))
+    node.login("s", "s", 9, is_server=True)
+    node.ask("s", wire.Advertise("SVC", places=2))
+    return node
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_calls_that_have_not_ended_are_counted(served, mode):
+    """Also one that still waits for its server, and one without a reply; results are not."""
+    node = served
+    called(node, "p", 1, mode=mode)
+    called(node, "q", 2, is_reply_wanted=False)
+    ((envelope, data),) = called(node, "p", 3)
+    assert envelope.kind is Kind.ERROR
+    assert wire.decode_error(data).fields == {"user": "u", "what": "calls", "limit": 2}
+    called(node, "r", 1)
+    running = invoked(node)
+    assert len(running) == 2
+    for head in running:
+        node.send("s", Kind.RESULT, wire.encode_with_body(wire.ResultHead(head.call, 2), b""))
+    assert [e.kind for e, _ in node.outlet.take("p")] == [Kind.ANSWER]
+    assert called(node, "p", 4) == called(node, "q", 5) == []
+    assert called(node, "p", 6)[0][0].kind is Kind.ERROR
+    node.broker.handle("q", [Lost("cut")])
+    assert called(node, "p", 7) == []
+    assert called(node, "p", 8)[0][0].kind is Kind.ERROR
+
+
+def test_a_conversation_that_is_left_before_it_ran_is_no_call_any_more(served):
+    """Nobody else would count it off."""
+    node = served
+    for correlation in (1, 2):
+        called(node, "r", correlation)
+    for correlation in (3, 4):
+        called(node, "p", correlation, mode=1)
+    assert called(node, "p", 5)[0][0].kind is Kind.ERROR
+    node.send("p", Kind.TALK, wire.encode_with_body(wire.TalkHead(3, what=2), b""))
+    assert called(node, "p", 5) == []
+
+
+def test_who_holds_too_much_in_subscriptions_gets_no_more_of_them_and_loses_nothing(held):
+    """One that is there is resumed and goes on collecting: it is emptied only so."""
+    may = [*MAY, "publish topic:news"]
+    node = node_of(limited(document(u=may, v=may), subscription_bytes="1 KiB"))
+    node.ask("p", OPENS["subscriptions"](1))
+    node.ask("p", wire.CloseConsumer(1))
+    node.ask("r", wire.OpenProducer(1, 1, "topic", "news"))
+    body = pack(1, b"x" * 600)
+    for sequence in (1, 2):
+        assert node.send("r", *send(1, sequence, 1, body))[0][0].kind is Kind.CONFIRM
+
+    refused = node.ask("p", OPENS["subscriptions"](2))
+
+    assert isinstance(refused, hms.UserLimit)
+    assert refused.fields == {"user": "u", "what": "subscription_bytes", "limit": 1024}
+    assert node.send("r", *send(1, 3, 1, body))[0][0].kind is Kind.CONFIRM
+    (place,) = [s for s in node.engine.state.space.subscriptions.values() if s.is_durable]
+    assert place.line.waiting_count == 3
+    frames = node.send("q", Kind.REQUEST, wire.encode(REPLACE(OPENS["subscriptions"](1), credit=9)))
+    assert Kind.DELIVER in [envelope.kind for envelope, _ in frames]
+    epoch, fx = node.engine.state.connection(2).consumers[1].epoch, Effects()
+    assert node.engine.acknowledge(2, 1, epoch, [(0, 1 << 60)], node.now_ms, fx) == 3
+    assert not isinstance(node.ask("p", OPENS["subscriptions"](2)), hms.HmsError)
 
 
 def test_a_connection_too_many_is_refused_and_one_that_comes_back_is_not(held):
