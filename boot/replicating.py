@@ -75,7 +75,7 @@ class Led(NamedTuple):
     scrubbing: Scrubbing
 
     def describe(self) -> dict[str, Any]:
-        """For the status."""
+        """For the status; from memory."""
         return self.primary.describe() | self.scrubbing.describe()
 
 
@@ -146,6 +146,7 @@ def lead(
         except BaseException:
             primary.stop()
             raise
+        scrubbing.look()
         return Led(store, primary, FilesDisk(primary), scrubbing)
 
 

@@ -32,6 +32,7 @@ from hms.server.replicas.frames import (
     BeatAck,
     Bye,
     ConfirmedUpTo,
+    Cut,
     Drop,
     Envelope,
     Fence,
@@ -46,7 +47,7 @@ from hms.server.replicas.frames import (
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
 from hms.server.replicas.link import Group, Line, Speaking, now_s
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy, Told
-from hms.store.journal.confirmed_place import ConfirmedPlace, Place
+from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import Disk
 from hms.store.journal.segment_manager import LogLimits
 
@@ -154,9 +155,11 @@ class Follower:
             if self._state.starts != self._leadership.start:
                 self._keep(starts=self._leadership.start)
             if isinstance(action, Campaign):
+                assert standing is not None
+                if self._leadership.is_promoted(standing.configuration):
+                    self._accept_end()
                 if not (damage := self._damage_of_log()):
                     return self._campaign(action)
-                assert standing is not None
                 why = f"a copy that is whole: {damage}"
                 self._waits(why)
                 action = Follow(standing.configuration.primary, why)
@@ -182,6 +185,15 @@ class Follower:
         needed = [one for one in known if is_needed(self._disk, self._folder, one.segment)]
         texts = [f"segment {one.segment} is damaged at {one.offset}" for one in needed]
         return ", ".join(texts)
+
+    def _accept_end(self) -> None:
+        """An operator knows where this copy ends, and that more was confirmed (--lossy)."""
+        self._confirmed.lower(NOTHING)
+        newest = self._copy.newest_now()
+        known = read_damages(self._disk, self._folder)
+        if behind := [number for number in known if number >= newest]:
+            log.warning("what is lost behind segment %d is accepted by an operator", newest)
+            forget_damages(self._disk, self._folder, behind)
 
     def _campaign(self, action: Campaign) -> Won | None:
         asked_s, me = self._clock_s(), self._leadership
@@ -356,6 +368,10 @@ class Follower:
     def _next(self, said: Told, data: bytes) -> None:
         if not self._is_resumed and not isinstance(said, Drop | Aside):
             return  # it joins anew
+        if isinstance(said, Cut):
+            self._confirmed.lower(Place(said.number, said.end))
+        elif isinstance(said, Aside) and said.segments:
+            self._confirmed.lower(Place(min(said.segments), 0))
         self._copy.take(said, data)
         self._taken += 1
         self._mark = max(self._mark, getattr(said, "mark", 0))

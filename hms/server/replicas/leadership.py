@@ -117,6 +117,11 @@ class Leadership:
         """This copy among those that count; a new disk under an old name is none (H12)."""
         return next((one for one in now.members if one.copy_id == self.copy_id), None)
 
+    def is_promoted(self, now: Configuration) -> bool:
+        """An operator had this copy go on alone, and it has led in no epoch since."""
+        is_alone = [one.copy_id for one in now.members] == [self.copy_id]
+        return now.is_forced and is_alone and now.epoch in now.lossy[-1:]
+
     def _known_start(self, now: Configuration, mine: Member | None) -> int:
         known = 0 if mine is None else mine.start
         return max(known, now.start) if mine is not None and now.primary == self.me else known

@@ -29,8 +29,14 @@ class Scrubbing:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hms-scrub", daemon=True)
         self._last = 0
+        self._known: list[str] = []
         self.checked = 0
         """Segments."""
+
+    def look(self) -> None:
+        """At what is known to be damaged; what describe() says is in memory."""
+        known = read_damages(self._disk, self._folder).values()
+        self._known = [f"segment {d.segment}, offset {d.offset}: {d.detail}" for d in known]
 
     def start(self) -> None:
         """Begin, from the oldest segment on."""
@@ -43,20 +49,14 @@ class Scrubbing:
             self._thread.join(JOIN_S)
 
     def describe(self) -> dict[str, Any]:
-        """For the status."""
-        known = read_damages(self._disk, self._folder)
-        return {
-            "segments_scrubbed": self.checked,
-            "damage": [
-                f"segment {one.segment}, offset {one.offset}: {one.detail}"
-                for one in known.values()
-            ],
-        }
+        """For the status, which is made under the engine's lock: no disk is read."""
+        return {"segments_scrubbed": self.checked, "damage": self._known}
 
     def _run(self) -> None:
         while not self._over.wait(self._every_s):
             try:
                 self.step()
+                self.look()
             except OSError as fault:
                 log.warning("%s is not read through: %s", self._folder, fault)
 

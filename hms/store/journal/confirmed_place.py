@@ -63,10 +63,20 @@ class ConfirmedPlace:
             self._write(place)
             self.place = place
 
-    def _write(self, place: Place) -> None:
+    def lower(self, place: Place) -> None:
+        """What is behind a place is in this log no more, though it was confirmed: an operator had a
+        copy lead that lacks it. Durable when this returns."""
+        told = confirmed_place(self._file.parent, self._disk)
+        if told is not None and told > place:
+            self._write(place, is_synced=True)
+            self.place = place
+
+    def _write(self, place: Place, *, is_synced: bool = False) -> None:
         data = _PLACE.pack(_MAGIC, *place)
         with opened(self._disk, self._file, CREATE) as fd:
             write_all(self._disk, fd, [data + _CRC.pack(crc32(data))], 0)
+            if is_synced:
+                self._disk.fdatasync(fd)
 
 
 def begin_place(disk: Disk, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Frames and epochs of copies: what is refused changes nothing."""
 
 import ast
+import shutil
 from pathlib import Path
 from zlib import crc32
 
@@ -14,9 +15,19 @@ from hms.errors.catalogue import (
     ReplicaUnknown,
     ReplicaWentBack,
 )
-from hms.server.arbiter import Configuration, Leader, Member, Standing
+from hms.server.arbiter import (
+    Configuration,
+    Leader,
+    Member,
+    MemoryArbiter,
+    MemoryEngine,
+    Standing,
+)
 from hms.server.replicas.catching_up import plan, resumes_at
 from hms.server.replicas.confirmation import Confirmation, Limits
+from hms.server.replicas.copy_state import CopyState, write_state
+from hms.server.replicas.damage import Damage, note_damages, read_damages
+from hms.server.replicas.follower import Follower
 from hms.server.replicas.frames import (
     FORMAT,
     Aside,
@@ -29,8 +40,11 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
+from hms.server.replicas.link import Group
 from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
+from hms.server.replicas.scrubbing import Scrubbing
+from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place, confirmed_place
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.format import (
     Author,
@@ -435,3 +449,75 @@ def test_an_operator_is_told_which_copy_lags_and_for_how_long():
     assert {row["state"] for row in made.describe(103)} == {"AWAY"}
     assert made.remove("c", 101) == ""
     assert made.describe(101)[1]["state"] == "REMOVED"
+
+
+@pytest.fixture
+def short(tmp_path):
+    """A copy alone whose log ends before what was confirmed, and what an arbiter has of it."""
+    state = CopyState(LOG, "2" * 32, 8, 3)
+    write_state(REAL_DISK, tmp_path, state)
+    one = LogCopy(REAL_DISK, tmp_path)
+    header, data = segment(1, 3, b"is there")
+    one.take(Segment(0, 1, 4096, ".log"), header)
+    one.take(Write(0, 1, 64, crc32(data)), data)
+    one.sync()
+    one.close()
+    told = ConfirmedPlace(REAL_DISK, tmp_path)
+    told.begin()
+    told.tell(Place(2, 999))
+    now = Configuration(5, LOG, 3, "a", 4, (Member("b", "2" * 32, 7),))
+
+    def follows(configuration):
+        arbiter = MemoryArbiter(MemoryEngine(lambda: 100.0, 5.0), "b")
+        arbiter.begin(configuration)
+        group = Group("n", "b", {}, 5.0, Limits(1, 2.0, 20.0))
+        made = Follower(
+            group, tmp_path, REAL_DISK, arbiter, copy(), state, *[lambda *_: None] * 2,
+            clock_s=lambda: 100.0,
+        )  # fmt: skip
+        made.begin()
+        return made.step(0)
+
+    return follows, now
+
+
+def test_a_copy_that_lacks_what_was_confirmed_leads_when_an_operator_says_so(short, tmp_path):
+    """--lossy is said of one epoch: by itself it does not lead, nor for what was said before."""
+    follows, now = short
+    assert follows(now) is None
+    before = structs.replace(now, lossy=(2,), is_forced=True)
+    assert follows(before) is None
+    assert read_damages(REAL_DISK, tmp_path).keys() == {2}
+
+    won = follows(structs.replace(now, lossy=(2, 3), is_forced=True))
+
+    assert won is not None
+    assert won.configuration.epoch == 4
+    assert read_damages(REAL_DISK, tmp_path) == {}
+    assert confirmed_place(tmp_path) == NOTHING
+
+
+def test_a_place_behind_what_is_cut_is_confirmed_no_more(tmp_path):
+    """The copies that have more follow one that an operator had lead without."""
+    told = ConfirmedPlace(REAL_DISK, tmp_path)
+    told.lower(Place(1, 64))
+    assert confirmed_place(tmp_path) is None
+    told.begin()
+    told.tell(Place(2, 500))
+
+    ConfirmedPlace(REAL_DISK, tmp_path).lower(Place(2, 600))
+    assert confirmed_place(tmp_path) == Place(2, 500)
+    told.lower(Place(2, 100))
+    assert confirmed_place(tmp_path) == Place(2, 100)
+    told.tell(Place(2, 500))
+    assert confirmed_place(tmp_path) == Place(2, 500)
+
+
+def test_the_status_reads_no_disk(tmp_path):
+    """It is made under the engine's lock: what is damaged is known from the last look."""
+    note_damages(REAL_DISK, tmp_path, [Damage(1, 64, "bad")])
+    scrubbing = Scrubbing(REAL_DISK, tmp_path, 60)
+    scrubbing.look()
+    shutil.rmtree(tmp_path)
+
+    assert scrubbing.describe()["damage"] == ["segment 1, offset 64: bad"]
