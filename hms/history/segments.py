@@ -241,7 +241,8 @@ def records_of(segment: Segment) -> Iterator[LogRecord]:
     reached = segment.first_offset
     try:
         info = _present(segment)
-        for record in read_segment(info.file, until_lsn=segment.until_offset - 1):
+        last, of_copy = segment.until_offset - 1, is_copy(info.file.parent)
+        for record in read_segment(info.file, until_lsn=last, is_copy=of_copy):
             yield record
             reached = record[0] + record[2]
     except FileNotFoundError as fault:

@@ -53,11 +53,18 @@ def list_segments(path: PathName, disk: Disk = REAL_DISK) -> list[SegmentInfo]:
 
 
 def read_segment(
-    file: PathName, first_lsn: int = 0, until_lsn: int | None = None, disk: Disk = REAL_DISK
+    file: PathName,
+    first_lsn: int = 0,
+    until_lsn: int | None = None,
+    disk: Disk = REAL_DISK,
+    *,
+    is_copy: bool = False,
 ) -> Iterator[StoredRecord]:
     """The records of a segment that hold sequence numbers from first_lsn to until_lsn, included.
 
-    A record that is written is not always safe yet: until_lsn may be the node's durable one.
+    A record that is written is not always safe yet: until_lsn may be the node's durable one. What
+    stands behind it is looked at too, as damage is told and not taken for the end; but not in a copy
+    of a replicated log (is_copy), where it may be written over.
     Raises StoreCorrupt, and FileNotFoundError for a segment that was retired meanwhile.
     """
     info = _info(disk, Path(file))
@@ -66,8 +73,8 @@ def read_segment(
             if until_lsn is not None and record[0] > until_lsn:
                 return
             yield record
-            if until_lsn is not None and record[0] + record[2] > until_lsn:
-                return  # what stands behind it in a copy may be written over
+            if is_copy and until_lsn is not None and record[0] + record[2] > until_lsn:
+                return
 
 
 def _info(disk: Disk, file: Path) -> SegmentInfo:
