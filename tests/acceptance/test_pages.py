@@ -6,6 +6,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.acceptance.bank_rig import bank
@@ -51,8 +52,8 @@ def warm():
 
 
 @pytest.fixture(scope="module")
-def databases():
-    """Both of a bank, started for the first page that needs them; their addresses."""
+def servers():
+    """Both databases of a bank, started for the first page that needs them; their addresses."""
     with contextlib.ExitStack() as stack:
 
         @functools.cache
@@ -64,6 +65,19 @@ def databases():
             }
 
         yield start
+
+
+@pytest.fixture
+def databases(servers):
+    """The same, without the table that each page makes for itself."""
+
+    def start():
+        both = servers()
+        with psycopg.connect(both["postgresql://bank@localhost/west"], autocommit=True) as west:
+            west.execute("DROP TABLE IF EXISTS orders")
+        return both
+
+    return start
 
 
 @pytest.fixture
