@@ -63,8 +63,8 @@ def read_segment(
     """The records of a segment that hold sequence numbers from first_lsn to until_lsn, included.
 
     A record that is written is not always safe yet: until_lsn may be the node's durable one. What
-    stands behind it is looked at too, as damage is told and not taken for the end; but not in a copy
-    of a replicated log (is_copy), where it may be written over.
+    stands behind it is looked at too, as damage is told and not taken for the end; but not in a
+    copy of a replicated log (is_copy), where it may be written over.
     Raises StoreCorrupt, and FileNotFoundError for a segment that was retired meanwhile.
     """
     info = _info(disk, Path(file))

@@ -62,7 +62,10 @@ def test_the_sample_of_a_node_with_replicas_is_good_too(tmp_path):
     assert config.arbiter.kind == "etcd"
 
 
-REPLICATED = r'replica = |\[replica\.a\]|(address|listen) = \[?"tcp://10|key_file = "keys/rep|public_key|scrub_s'
+REPLICATED = (
+    r'replica = |\[replica\.a\]|(address|listen) = \[?"tcp://10|key_file = "keys/rep|public_key'
+    r"|scrub_s"
+)
 ALONE = r"database = |HMSPORT|link_|config_master|GLOBAL|GQ"
 
 
