@@ -61,7 +61,7 @@ from hms.engine.session import (
 )
 from hms.engine.settings import EngineSettings
 from hms.engine.state import AwaitingPageIn, State
-from hms.engine.topic import retention, spreading, subscription_end
+from hms.engine.topic import asking, retention, spreading, subscription_end
 from hms.engine.topic.subscription_begin import (
     ConsumerRequest,
     request_again,
@@ -75,6 +75,7 @@ from hms.errors.catalogue import IllegalState
 from hms.errors.tree import FieldValue
 from hms.records import Cause, NodeEvent, Record, Snapshot, dictionary, identity, node_event
 from hms.wire.commands import Order, order
+from hms.wire.frames import SendHead
 from hms.wire.outcome_tokens import Token
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
@@ -110,7 +111,7 @@ class Engine:
         self._progress: dict[int, Progress] = {}
         """Of the operations that connections ask for now, by their numbers."""
         self._swept: list[Queue | Subscription] = []
-        self._is_sweeping = False
+        self._is_sweeping = self._is_retrying = False
         """The places that the next tick looks at."""
 
     # boot
@@ -355,16 +356,26 @@ class Engine:
     @property
     def has_crowds(self) -> bool:
         """Something may be published to so many that send_some() is asked first."""
-        is_one = len(self.state.space.subscriptions) > spreading.SPREAD_MIN
+        space = self.state.space
+        is_one = len(space.subscriptions) > spreading.SPREAD_MIN or space.selecting_count > 0
         return is_one or bool(self.state.spreads)
 
-    def send_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
-        """Before send(): of what is on its way to very many subscriptions, or who they are."""
-        producer = self.state.connection(connection).producers.get(handle)
+    def send_some(
+        self, connection: int, head: SendHead, pack: memoryview, now_ms: int, fx: Effects
+    ) -> bool:
+        """Before send(): of what is on its way to very many subscriptions, or who they are, or what
+        their selectors say of it."""
+        state = self.state
+        producer = state.connection(connection).producers.get(head.producer)
         if producer is None or not isinstance(producer.destination, Topic):
             return False
-        self.state.at(now_ms)
-        return spreading.send_some(self.state, producer, fx)
+        state.at(now_ms)
+        if spreading.send_some(state, producer, fx):
+            return True
+        if producer.session.is_transacted:
+            return False
+        first, count, is_persistent = head.first_sequence, head.message_count, head.is_persistent
+        return asking.ask_send(state, producer, first, count, is_persistent, pack, fx)
 
     def commit_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before commit()."""
@@ -373,7 +384,7 @@ class Engine:
         if self.state.spreads and session.work.sends:
             spreading.spread_some(self.state, fx)
             return True
-        return session.is_transacted and transactions.ready_some(session.work)
+        return session.is_transacted and transactions.ready_some(self.state, session.work)
 
     def recover_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before recover()."""
@@ -936,7 +947,19 @@ class Engine:
     def retry_blocked(self, now_ms: int, fx: Effects) -> None:
         """Let the sends go that waited for room, and for which there is room now."""
         self.state.at(now_ms)
-        self.state.blocked.retry(fx)
+        self._retry(fx)
+
+    def _retry(self, fx: Effects) -> None:
+        state, blocked = self.state, self.state.blocked
+        blocked.retry(fx, lambda: state.outgoing.effort + state.looking.asked)
+
+        def goes_on(_: Effects) -> bool:
+            self._is_retrying = blocked.has_more
+            return self._is_retrying
+
+        if blocked.has_more and not self._is_retrying:
+            self._is_retrying = True
+            state.unfinished.append(goes_on)
 
     def tick(self, now_ms: int, fx: Effects, refused: str | None = None) -> None:
         """Release what is due, remove what has expired (F-C9, F-D2, F-D4); refused: why the store
@@ -944,7 +967,9 @@ class Engine:
         self.state.at(now_ms)
         self.state.open_work_bytes = open_bytes(self.state)
         if refused is None:
-            self.state.blocked.retry(fx)
+            self._retry(fx)
+        else:
+            self.state.blocked.has_more = False
         self.state.blocked.expire(self.state.now_ms, fx)
         scan_continuation.go_on(self.state, fx)
         dispatch_rest(self.state, fx)

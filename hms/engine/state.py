@@ -176,7 +176,7 @@ class State:
 
     def at(self, now_ms: int) -> int:
         """Take over the time of a command, which begins."""
-        self.outgoing.effort = self.looking.asked = 0
+        self.outgoing.effort = self.looking.asked = self.spreads.given = 0
         if now_ms > self.now_ms:
             self.now_ms = now_ms
             self.looking.steps_left = LOOK_STEPS

@@ -364,7 +364,8 @@ class Broker:
                 self._check_space(number, head, refused)
             engine = self.engine
             is_done = not (
-                engine.has_crowds and engine.send_some(number, head.producer, now_ms, fx)
+                engine.has_crowds
+                and engine.send_some(number, head, memoryview(command[2]), now_ms, fx)
             )
             if is_done:
                 engine.send(
@@ -645,7 +646,8 @@ class Broker:
             begun_s, cpu_begun_s = perf_counter(), thread_time()
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
-            if state.blocked.lines and store.sends_refused() is None:
+            has_blocked = state.blocked.lines and not state.blocked.has_more  # else ticks go on
+            if has_blocked and store.sends_refused() is None:
                 self.engine.retry_blocked(now_ms, fx)
             told = self.monitor.effects or self.monitor.changed
             hung = drain_monitor(self.engine, self.monitor, now_ms, fx) if told else ()

@@ -116,7 +116,7 @@ class Progress:
         if self._shown is not None:
             return self._shown.go_on()
         if self._work is not None:
-            return ready_some(self._work)
+            return ready_some(state, self._work)
         if self._listing is not None:
             some = list(islice(self._listed, LISTED_AT_ONCE))
             self._rows += [row for row in some if row is not None]

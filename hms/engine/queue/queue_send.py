@@ -30,6 +30,7 @@ from hms.engine.queue.sender_identity import with_sender
 from hms.engine.session.deduplication import WITHDRAWN, Taken
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
+from hms.engine.topic.answers import Answers
 from hms.engine.topic.audience import check_publication, record_bytes
 from hms.engine.topic.publication import (
     Stored,
@@ -102,7 +103,8 @@ def send(
     batch = with_sender(batch, connection.sender) if connection.sender else batch
     if batch.uses or target.control.limits.message_bytes_max:
         _check_features(state, producer, batch, is_persistent)
-    one = _Send(state, producer, correlation, first_sequence, is_persistent, batch)
+    answers = producer.answers and _answers_to(producer, first_sequence, pack, count)
+    one = _Send(state, producer, correlation, first_sequence, is_persistent, batch, answers)
     if is_transacted:
         one.check()
         check_batch(producer, session.work, batch.rows)
@@ -116,6 +118,17 @@ def send(
         waiting = _WaitingSend(one)
         if not state.blocked.must_wait(waiting, state.now_ms):
             (one if connection.rate is None else waiting).take(fx)
+        else:
+            waiting.forget_answers()
+
+
+def _answers_to(
+    producer: Producer, first_sequence: int, pack: memoryview, count: int
+) -> Answers | None:
+    """What selectors say of this very batch, once."""
+    answers, producer.answers = producer.answers, None
+    is_its = answers is not None and answers.are_of(first_sequence, pack, count)
+    return answers if is_its else None
 
 
 def _looks(state: State, producer: Producer) -> bool:
@@ -157,6 +170,8 @@ class _Send(msgspec.Struct, frozen=True):
     first_sequence: int
     is_persistent: bool
     batch: Incoming
+    answers: Answers | None
+    """What selectors say of it, where they were asked before."""
 
     def check(self) -> None:
         """Refuse what would not fit into memory, or would not reach whom it has to reach."""
@@ -170,10 +185,15 @@ class _Send(msgspec.Struct, frozen=True):
     def take(self, fx: Effects) -> None:
         """Store it, and confirm it."""
         state, producer, now_ms = self.state, self.producer, self.state.now_ms
-        first_id, count = state.take_ids(len(self.batch.rows), fx), len(self.batch.rows)
+        count, answers = len(self.batch.rows), self.answers
+        if answers is None:
+            first_id = state.take_ids(count, fx)
+        else:
+            first_id, now_ms = answers.first_id, answers.timestamp_ms
         pending = PendingBatch(
             producer, first_id, count, now_ms, self.is_persistent, self.batch.pack
         )
+        pending.answers = answers
         stored = store_batch(state, pending, self.batch, self.first_sequence, fx)
         if len(stored.records) > 1:
             fx.records.append(group(0, 0, 0, now_ms, stored.records))
@@ -218,6 +238,10 @@ class _WaitingSend(Waiting):
         keys = (producer.key if rate is None else rate.key,)
         super().__init__(producer.session, producer, send.correlation, keys, size)
         self._send = send
+
+    def forget_answers(self) -> None:
+        """It has its ids and its time when it is stored, as it waits for that now."""
+        self._send = structs.replace(self._send, answers=None)
 
     def obstacle(self) -> Obstacle | None:
         """Its user's rate, a limit, a pause or the node's memory."""

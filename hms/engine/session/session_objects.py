@@ -17,6 +17,7 @@ from hms.engine.session.deduplication import TAKEN_BYTES, ProducerMemory
 from hms.engine.session.receipts import Receipts
 from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import TopicNode
+from hms.engine.topic.answers import Answers
 from hms.records import Encoded
 
 
@@ -77,6 +78,7 @@ class Work:
 
     __slots__ = (
         "acknowledged",
+        "asked_count",
         "delays_ms",
         "is_over",
         "ready_count",
@@ -94,8 +96,8 @@ class Work:
         """Acknowledged in it, so still out."""
         self.receipts: Receipts | None = None
         """Of these, what was made ready for a commit."""
-        self.ready_count = 0
-        """So many batches, from the first one on, are ready as well."""
+        self.ready_count = self.asked_count = 0
+        """So many batches, from the first one on, are ready as well, and selectors were asked."""
         self.delays_ms: dict[tuple[int, int], int] = {}
         """How long they wait after a rollback whose consumer says so itself, by the identity of
         their place and by their id."""
@@ -114,7 +116,7 @@ class Work:
     def clear(self) -> None:
         """It has ended, and what comes belongs to the next one."""
         self.sends, self.acknowledged, self.size_bytes, self.steps = [], [], 0, 0
-        self.delays_ms, self.receipts, self.ready_count = {}, None, 0
+        self.delays_ms, self.receipts, self.ready_count, self.asked_count = {}, None, 0, 0
 
 
 class Session:
@@ -161,6 +163,8 @@ class Producer:
         """Where it publishes, of a topic's producer."""
         self.memory_bytes = 0
         """What it takes in memory at most, once it is counted."""
+        self.answers: Answers | None = None
+        """What selectors say of the send that comes next."""
         self.has_looked = False
         """Its audience was found for the send that comes next."""
 
@@ -263,7 +267,9 @@ class PendingBatch(msgspec.Struct):
     incoming: Incoming | None = None
     made: list[StoredMessage] | None = None
     run: Run | None = None
+    answers: Answers | None = None
+    """What selectors say of it (topic/answers.py)."""
 
     def unready(self) -> None:
         """The commit does not come yet."""
-        self.incoming = self.made = self.run = None
+        self.incoming = self.made = self.run = self.answers = None

@@ -28,6 +28,7 @@ from hms.engine.queue.settlement import NOTHING, SLICE, Return, Said, give_back,
 from hms.engine.session.receipts import READIED_AT_ONCE, Receipts, Received
 from hms.engine.session.session_objects import Session, Work
 from hms.engine.state import State
+from hms.engine.topic.asking import ask_work
 from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
 from hms.records import Encoded, Memory, Record, group, memory
 
@@ -206,7 +207,7 @@ def take_effect(
     return records, list(touched.values())
 
 
-def ready_some(work: Work, *, with_sends: bool = True) -> bool:
+def ready_some(state: State, work: Work, *, with_sends: bool = True) -> bool:
     """Before a command that makes one record of it: a slice of what it needs for that, and whether
     there was one."""
     if receipts_of(work).ready_some():
@@ -218,7 +219,7 @@ def ready_some(work: Work, *, with_sends: bool = True) -> bool:
         if count > READIED_AT_ONCE:
             break
     else:
-        return False
+        return with_sends and ask_work(state, work)
     for batch in some:
         ready_batch(batch)
     ready_runs(some)
@@ -230,7 +231,7 @@ def unready(work: Work) -> None:
     """It is not committed yet."""
     for batch in islice(work.sends, work.ready_count):
         batch.unready()
-    work.ready_count = 0
+    work.ready_count = work.asked_count = 0
 
 
 def receipts_of(work: Work) -> Receipts:

@@ -20,16 +20,16 @@ from hms.engine.queue.delays import NOT_DELAYED, due_times, stamped_with_time
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.incoming import DELAYED, FILES, ORDERED, Incoming, accepted
 from hms.engine.queue.message_copies import copies_of, record_of, stamped
-from hms.engine.session.session_objects import PendingBatch
+from hms.engine.session.session_objects import PendingBatch, Producer
 from hms.engine.state import State
 from hms.engine.topic import Delivery, TopicNode
 from hms.engine.topic.audience import retained_at, room_in, takes_all
-from hms.engine.topic.recipients import Group
+from hms.engine.topic.recipients import NOTHING_KNOWN, Audience, Group
 from hms.engine.topic.retention import publisher_mark, retain
 from hms.engine.topic.spreading import begin_spread, delay, is_large
 from hms.engine.topic.spreads import Part
 from hms.records import Landing, Placement, Record, Sent, bitmap, encoded_placements, sent
-from hms.wire.packed_messages import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, slice_payloads
+from hms.wire.packed_messages import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, Row, slice_payloads
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -50,16 +50,11 @@ def store_publication(
     destination, node = producer.destination, producer.node
     assert isinstance(destination, Topic) and node is not None, "only topics publish"  # noqa: PT018
     audience = state.space.audience(producer.topic, state.now_ms)
-    rows, pack, at = incoming.rows, incoming.pack, retained_at(incoming.rows)
-    if at is not None or audience.must_be_told or producer.topic != destination.name:
-        stamp = {NODE_TOPIC: producer.topic}
-        if at is not None:
-            stamp[NODE_PUBLISHER] = publisher_mark(producer.session.connection.uid)
-        rows, pack = stamped(rows, pack, stamp)
-    due = NOT_DELAYED
-    if incoming.uses & DELAYED:
-        due = due_times(rows, batch.first_id, batch.timestamp_ms)
-        rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
+    answers, at = batch.answers, retained_at(incoming.rows)
+    known: Mapping[str, list[int]] = NOTHING_KNOWN
+    if answers is not None and answers.is_told == is_told_the_topic(producer, incoming, audience):
+        known = answers.known
+    rows, pack, due = stamped_for(batch, incoming, audience)
     if incoming.uses & ORDERED:
         rows, pack = stamped_with_clock(state, rows, pack)
     if pack is not incoming.pack:
@@ -74,11 +69,11 @@ def store_publication(
     if (
         state.spreads
         or state.spreads.takes_all
-        or is_large(len(audience.subscriptions), batch.count, len(due), incoming.uses)
+        or is_large(state, len(audience.subscriptions), batch.count, len(due), incoming.uses)
     ):
-        out.spread(audience.groups(messages))
+        out.spread(audience.groups(messages, known))
     else:
-        out.give_each(audience.choose(messages))
+        out.give_each(audience.choose(messages, known))
     out.relay()
     if at is not None:
         out.retain(state.space.tree.node(producer.topic, state.now_ms, is_known=True), messages[at])
@@ -89,6 +84,30 @@ def store_publication(
         )
         out.records.insert(0, record)
     return Stored(out.records, out.touched, messages)
+
+
+def is_told_the_topic(producer: Producer, incoming: Incoming, audience: Audience) -> bool:
+    """Whether the heads of what is published have to say on which topic that is."""
+    is_retained = retained_at(incoming.rows) is not None
+    return is_retained or audience.must_be_told or producer.topic != producer.destination.name
+
+
+def stamped_for(
+    batch: PendingBatch, incoming: Incoming, audience: Audience
+) -> tuple[Sequence[Row], memoryview, Mapping[int, int]]:
+    """The batch with heads that say its topic and when its messages are due, where they have to;
+    and when those are that are delayed."""
+    producer, rows, pack = batch.producer, incoming.rows, incoming.pack
+    if is_told_the_topic(producer, incoming, audience):
+        stamp = {NODE_TOPIC: producer.topic}
+        if retained_at(rows) is not None:
+            stamp[NODE_PUBLISHER] = publisher_mark(producer.session.connection.uid)
+        rows, pack = stamped(rows, pack, stamp)
+    due = NOT_DELAYED
+    if incoming.uses & DELAYED:
+        due = due_times(rows, batch.first_id, batch.timestamp_ms)
+        rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
+    return rows, memoryview(pack), due
 
 
 def messages_of(

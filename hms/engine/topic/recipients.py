@@ -7,17 +7,20 @@ value; so of a thousand `Key = 'x'` a message asks the one it fits, and the cost
 matches. The table only finds candidates: the selector itself decides. A head is decoded once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from hms.engine.flow.destination_control import Control
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Subscription
 from hms.engine.selector import Selector
 from hms.engine.selector.equality import equality_of
+from hms.engine.selector.selector_cost import Price
 from hms.engine.selector.selector_fields import selector_view
 from hms.records import encoded_placements
 
 Chosen = tuple[Subscription, list[StoredMessage]]
+NOTHING_KNOWN: Mapping[str, list[int]] = MappingProxyType({})
 
 
 class Group:
@@ -78,13 +81,18 @@ class Group:
         return self._encoded
 
 
-class _Choice:
-    """A selector and all subscriptions that have it."""
+class Choice:
+    """A selector and all subscriptions that have it. equality: a property, and the values of which
+    it must have one; None where no table finds it."""
 
-    __slots__ = ("group", "matches", "messages", "subscriptions")
+    __slots__ = (
+        *("equality", "group", "matches", "messages", "names", "price", "subscriptions", "text"),
+    )
 
     def __init__(self, selector: Selector) -> None:
+        self.text, self.names, self.price = selector.text, selector.names, selector.price
         self.matches = selector.matches
+        self.equality = equality_of(selector.condition)
         self.subscriptions: list[Subscription] = []
         self.group = Group(self.subscriptions)
         self.messages: list[StoredMessage] = []
@@ -117,28 +125,29 @@ class Audience:
         selecting = [s for s in unusual if s.selector is not None]
         self._plain = [s for s in every if s.selector is None] if selecting else every
         self._all = Group(self._plain) if unusual else Group(every, own, numbers)
-        self._choices: dict[str, _Choice] = {}
-        self._names: set[str] = set()
-        self._tables: dict[str, dict[object, list[_Choice]]] = {}
-        self._others: list[_Choice] = []
+        self.choices: dict[str, Choice] = {}
+        self.names: set[str] = set()
+        """Those that some selector has."""
+        self._tables: dict[str, dict[object, list[Choice]]] = {}
+        self._others: list[Choice] = []
+        self._price: Price | None = None
         for subscription in selecting:
             if subscription.selector is not None:
                 self._add(subscription, subscription.selector)
 
     def _add(self, subscription: Subscription, selector: Selector) -> None:
-        choice = self._choices.get(selector.text)
+        choice = self.choices.get(selector.text)
         if choice is None:
-            choice = self._choices[selector.text] = self._new_choice(selector)
+            choice = self.choices[selector.text] = self._new_choice(selector)
         choice.subscriptions.append(subscription)
 
-    def _new_choice(self, selector: Selector) -> _Choice:
-        choice = _Choice(selector)
-        self._names.update(selector.names)
-        equality = equality_of(selector.condition)
-        if equality is None:
+    def _new_choice(self, selector: Selector) -> Choice:
+        choice = Choice(selector)
+        self.names.update(selector.names)
+        if choice.equality is None:
             self._others.append(choice)
         else:
-            name, values = equality
+            name, values = choice.equality
             table = self._tables.setdefault(name, {})
             for value in dict.fromkeys(values):
                 table.setdefault(value, []).append(choice)
@@ -149,29 +158,61 @@ class Audience:
         a selector that no table finds is a fifth of one."""
         return len(self.subscriptions) + count * len(self._others) // 5
 
-    def choose(self, messages: list[StoredMessage]) -> list[Chosen]:
-        """Who gets what; nobody is named who gets nothing."""
+    def price_of(self, count: int, size: int) -> int:
+        """What it may cost to ask for so many messages with so many bytes of heads, in steps."""
+        if self._price is None:
+            crowds = [max(map(_sum_of, table.values())) for table in self._tables.values()]
+            every = [_sum_of(self._others), *crowds]
+            each, per_bytes = sum([p.each for p in every]), sum([p.per_bytes for p in every])
+            self._price = Price(each + len(crowds) // 8, per_bytes)
+        return self._price.of(count, size)
+
+    def choose(
+        self, messages: list[StoredMessage], known: Mapping[str, list[int]] = NOTHING_KNOWN
+    ) -> list[Chosen]:
+        """Who gets what; nobody is named who gets nothing. known: by the text of a selector, which
+        of the messages it chooses."""
         found: list[Chosen] = [(s, messages) for s in self._plain]
-        if not self._choices:
+        if not self.choices:
             return found
-        for choice in self._ask(messages):
+        for choice in self._asked(messages, known):
             chosen, choice.messages = choice.messages, []
             found += [(s, chosen) for s in choice.subscriptions]
         found.sort(key=_order)
         return found
 
-    def groups(self, messages: list[StoredMessage]) -> list[tuple[Group, list[StoredMessage]]]:
+    def groups(
+        self, messages: list[StoredMessage], known: Mapping[str, list[int]] = NOTHING_KNOWN
+    ) -> list[tuple[Group, list[StoredMessage]]]:
         """The same, of those together that always get the same."""
         found = [(self._all, messages)] if self._plain else []
-        for choice in self._ask(messages) if self._choices else ():
+        for choice in self._asked(messages, known) if self.choices else ():
             chosen, choice.messages = choice.messages, []
             found.append((choice.group, chosen if len(chosen) < len(messages) else messages))
         return found
 
-    def _ask(self, messages: Iterable[StoredMessage]) -> list[_Choice]:
+    def _asked(
+        self, messages: Sequence[StoredMessage], known: Mapping[str, list[int]]
+    ) -> list[Choice]:
         """The choices that have chosen something."""
-        names, others, tables = self._names, self._others, self._tables
-        found: list[_Choice] = []
+        if not known:
+            return self._ask(messages, self._others, self._tables)
+        found = []
+        for text, choice in self.choices.items():
+            if indices := known.get(text):
+                choice.messages = [messages[index] for index in indices]
+                found.append(choice)
+        new = [choice for text, choice in self.choices.items() if text not in known]
+        return found + self._ask(messages, new, {}) if new else found
+
+    def _ask(
+        self,
+        messages: Iterable[StoredMessage],
+        others: Iterable[Choice],
+        tables: Mapping[str, dict[object, list[Choice]]],
+    ) -> list[Choice]:
+        names = self.names
+        found: list[Choice] = []
         for message in messages:
             view = selector_view(message, names)
             candidates = list(others)
@@ -183,6 +224,11 @@ class Audience:
                         found.append(choice)
                     choice.messages.append(message)
         return found
+
+
+def _sum_of(choices: Iterable[Choice]) -> Price:
+    prices = [choice.price for choice in choices]
+    return Price(sum([p.each for p in prices]), sum([p.per_bytes for p in prices]))
 
 
 def _order(chosen: Chosen) -> int:

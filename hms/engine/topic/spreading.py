@@ -19,12 +19,14 @@ STEPS_AT_ONCE = 8192
 """What takes no more steps is put into all its lines at once, where there are not so many."""
 
 
-def is_large(subscriptions: int, count: int, due: int, uses: int) -> bool:
+def is_large(state: State, subscriptions: int, count: int, due: int, uses: int) -> bool:
     """Whether so many messages to so many subscriptions, so many of them delayed, are put there in
-    slices: 1,024 delayed ones to 2,000 held the lock for 2 s, to 100 for 0.1 s."""
+    slices, as they are too much for a command with what it has published before: 1,024 delayed ones
+    to 2,000 held the lock for 2 s, to 100 for 0.1 s."""
     if subscriptions > SPREAD_MIN:
         return True
-    return subscriptions * steps_of(count, due, uses) > STEPS_AT_ONCE
+    state.spreads.given += subscriptions * steps_of(count, due, uses)
+    return state.spreads.given > STEPS_AT_ONCE
 
 
 def begin_spread(state: State, parts: Sequence[Part], due: Mapping[int, int], uses: int) -> None:

@@ -87,6 +87,8 @@ class Spreads:
         self.waiting: deque[Spread] = deque()
         self.is_told = False
         """Ticks go on with them."""
+        self.given = 0
+        """So many steps the command at hand has put into lines at once; see State.at()."""
         self.takes_all = False
         """What is published now belongs to a commit of many publications."""
 

@@ -47,6 +47,8 @@ class TopicSpace:
 
     def __init__(self, settings: EngineSettings, queues: dict[str, Queue], shares: Shares) -> None:
         self._settings = settings
+        self.selecting_count = 0
+        """Subscriptions with a selector."""
         self._shares = shares
         self._queues = queues
         self.limits = TopicLimits(settings.topic_characters_max, settings.topic_levels_max)
@@ -255,6 +257,7 @@ class TopicSpace:
 
     def _take(self, subscription: Subscription, sign: int) -> None:
         count, is_defined = sign * subscription.memory_bytes, subscription.is_durable
+        self.selecting_count += sign * (subscription.selector is not None)
         self._shares.take_memory(subscription.owner, count, is_defined=is_defined)
 
     def named(self, pattern: Pattern, name: str, *, is_durable: bool) -> Subscription | None:

@@ -93,7 +93,7 @@ class BranchCommands:
         there was one; see hms/engine/engine.py."""
         known = [xid for xid in xids if not self._is_stranger(by, xid)]
         works = [branch.work for branch in self._there(known) if branch.may_end]
-        return any(ready_some(work, with_sends=not is_vote) for work in works)
+        return any(ready_some(self._state, work, with_sends=not is_vote) for work in works)
 
     def _there(self, xids: Sequence[bytes]) -> list[Branch]:
         found = self._state.branches.by_xid

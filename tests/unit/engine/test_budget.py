@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from hms.engine import engine
+from hms.engine.flow import blocked_sends
 from hms.engine.queue import dispatch, purge_slices
-from hms.engine.topic import spreading
+from hms.engine.topic import asking, spreading
 from hms.errors.catalogue import ConsumerLimit
 from hms.server import broker
 from hms.wire import structures as wire
@@ -437,3 +438,69 @@ def test_a_consumer_passes_over_so_many_that_have_expired_under_one_hold(tmp_pat
         return holds.most
 
     assert receiving(1 << 14) <= GROWTH_MAX * receiving(1 << 13)
+
+
+@pytest.mark.parametrize("shape", ["a LIKE '%{}_'", "k = 'x' AND a LIKE '%{}_'"])
+@pytest.mark.parametrize("is_transacted", [False, True])
+def test_selectors_of_subscriptions_are_asked_in_slices(
+    tmp_path, monkeypatch, shape, is_transacted
+):
+    """1,000 of which no table finds any, of 1,024 messages, were 0.25 s under one hold, 200 with 64
+    LIKEs each of 64 messages 0.85 s; a commit had 32 MiB of such batches."""
+    monkeypatch.setattr(asking, "LOOK_STEPS", 2000)
+
+    def publishing(selectors):
+        node = Node(tmp_path / str(selectors))
+        peer = Peer(node, 1)
+        for handle in range(100, 100 + selectors):
+            selector = shape.format(handle)
+            peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 1, selector=selector))
+        session = 1
+        if is_transacted:
+            session = 2
+            peer.request(wire.OpenSession(2, 0, is_transacted=True))
+        peer.request(wire.OpenProducer(7, session, "topic", "news"))
+        node.broker._lock = holds = Counted()
+        for first in (1, 65):
+            node.send(peer.name, *largest.send(7, first, 64, largest.pack(64, a="z100z", k="x")))
+        if is_transacted:
+            peer.request(wire.Commit(2, 1))
+        places = node.engine.state.space.subscriptions.values()
+        assert max(p.line.waiting_count + p.line.out_count for p in places) == 128
+        return holds.most
+
+    few, many = publishing(60), publishing(180)
+
+    assert many <= few + 120 * 35  # the audience is made under one hold
+
+
+def _resuming(sends, folder):
+    """The most calls under a hold when a queue is resumed for which so many sends wait; and how
+    many wait in it then."""
+    node = Node(folder)
+    peer = Peer(node, 1)
+    producer = largest.fill(peer, "work", 0)
+    peer.request(wire.Administer("queue.pause", {"name": "work", "what": "PRODUCTION"}))
+    batch = []
+    for first in range(1, sends + 1):
+        kind, payload = largest.send(producer, first, 1, largest.pack(1))
+        batch.append((Envelope(kind, first, 1, len(payload)), payload))
+    node.broker.handle(peer.name, batch)
+    assert not node.engine.state.queues["work"].line.waiting_count
+    node.broker._lock = holds = Counted()
+    peer.request(wire.Administer("queue.resume", {"name": "work", "what": "PRODUCTION"}))
+    while node.engine.is_behind:
+        node.broker._tick()
+    line = node.engine.state.queues["work"].line
+    messages = list(line.in_order())
+    assert [m.id for m in messages] == sorted(m.id for m in messages)
+    return holds.most, line.waiting_count
+
+
+def test_what_waits_for_a_paused_queue_goes_on_in_slices(tmp_path, monkeypatch):
+    """64 MiB of small sends were 400,000, 12 µs each."""
+    monkeypatch.setattr(blocked_sends, "TAKEN_AT_ONCE", 250)
+    (few, _), (many, waiting) = _resuming(130, tmp_path / "few"), _resuming(400, tmp_path / "many")
+
+    assert waiting == 400
+    assert many <= GROWTH_MAX * few

@@ -1,0 +1,90 @@
+"""Asking: the selectors of those that a batch is published to, in slices before its command."""
+
+from itertools import islice
+
+from hms.engine.effects import Effects
+from hms.engine.groups.scan_slices import LOOK_STEPS
+from hms.engine.messages import make_messages
+from hms.engine.queue.destinations import Topic
+from hms.engine.queue.incoming import Incoming, accepted, check_values
+from hms.engine.queue.sender_identity import with_sender
+from hms.engine.session.session_objects import PendingBatch, Producer, Work
+from hms.engine.state import State
+from hms.engine.topic.answers import Answers
+from hms.engine.topic.publication import is_told_the_topic, stamped_for
+from hms.records import MESSAGES_PER_BATCH_MAX
+from hms.wire.packed_messages import slice_payloads, unpack_rows
+
+__all__ = ["ask_send", "ask_work"]
+
+
+def ask_send(
+    state: State,
+    producer: Producer,
+    first_sequence: int,
+    count: int,
+    is_persistent: bool,
+    pack: memoryview,
+    fx: Effects,
+) -> bool:
+    """Before a send that is no part of a transaction: a slice, and whether it has to come again.
+    What asks few is left to the send."""
+    answers = producer.answers
+    if answers is None or not answers.are_of(first_sequence, pack, count):
+        producer.answers, memory = None, producer.memory
+        is_known = first_sequence <= memory.forgotten or first_sequence in memory.recent
+        if is_known or not 0 < count <= MESSAGES_PER_BATCH_MAX:
+            return False
+        audience = state.space.audience(producer.topic, state.now_ms)
+        if not audience.choices or audience.price_of(count, len(pack)) <= LOOK_STEPS:
+            return False
+        batch = check_values(pack, unpack_rows(pack, count), state.settings.message_bytes_max)
+        sender = producer.session.connection.sender
+        batch = with_sender(batch, sender) if sender else batch
+        first_id = state.take_ids(count, fx)
+        pending = PendingBatch(producer, first_id, count, state.now_ms, is_persistent, batch.pack)
+        answers = producer.answers = _begun(state, pending, batch, first_sequence, pack)
+    audience = state.space.audience(producer.topic, state.now_ms)
+    return answers.ask(audience, LOOK_STEPS) <= 0
+
+
+def ask_work(state: State, work: Work) -> bool:
+    """The same before a commit, of all that it publishes; whether a slice was done."""
+    steps = LOOK_STEPS
+    for batch in islice(work.sends, work.asked_count, None):
+        if steps <= 0:
+            return True
+        if isinstance(batch.producer.destination, Topic):
+            audience = state.space.audience(batch.producer.topic, state.now_ms)
+            if audience.choices:
+                if batch.answers is None:
+                    incoming = accepted(batch.pack, unpack_rows(batch.pack, batch.count))
+                    batch.answers = _begun(state, batch, incoming, 0, batch.pack)
+                steps = batch.answers.ask(audience, steps)
+                if steps <= 0:
+                    return True
+                batch.answers.close()
+        work.asked_count += 1
+        steps -= 1
+    return steps < LOOK_STEPS
+
+
+def _begun(
+    state: State,
+    batch: PendingBatch,
+    incoming: Incoming,
+    first_sequence: int,
+    sent: memoryview,
+) -> Answers:
+    audience = state.space.audience(batch.producer.topic, state.now_ms)
+    rows, pack, _ = stamped_for(batch, incoming, audience)
+    messages = make_messages(
+        rows,
+        slice_payloads(pack, rows),
+        batch.first_id,
+        0,
+        batch.timestamp_ms,
+        batch.is_persistent,
+    )
+    is_told = is_told_the_topic(batch.producer, incoming, audience)
+    return Answers(messages, first_sequence, sent, is_told=is_told)
