@@ -196,7 +196,7 @@ class _Send(msgspec.Struct, frozen=True):
         pending.answers = answers
         stored = store_batch(state, pending, self.batch, self.first_sequence, fx)
         if len(stored.records) > 1:
-            fx.records.append(group(0, 0, 0, now_ms, stored.records))
+            fx.records.append(group(0, 0, 0, state.now_ms, stored.records))
         else:
             fx.records += stored.records
         taken = Taken(first_id, now_ms, count)

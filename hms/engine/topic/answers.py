@@ -9,13 +9,13 @@ not asked by then are asked by the command itself. So are those that name the cl
 order, which is known at the command only.
 """
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Container, Sequence
 
 from hms.engine.messages import StoredMessage
 from hms.engine.selector.selector_cost import Price
 from hms.engine.selector.selector_fields import selector_view
-from hms.engine.topic.recipients import Audience, Choice
-from hms.wire.packed_messages import NODE_ORDER_CLOCK
+from hms.engine.topic.recipients import Audience, Choice, Known
 
 __all__ = ["Answers"]
 
@@ -38,10 +38,9 @@ class Answers:
         self.timestamp_ms = messages[0].timestamp_ms
         self._sent = first_sequence, pack, len(messages)
         self.is_told = is_told
-        self.known: dict[str, list[int]] = {}
-        """By the text of a selector, which of the messages it chooses."""
+        self._chosen: dict[str, Sequence[int]] = {}
+        self._asked: Container[str] = self._chosen
         self._messages = messages
-        self._is_closed = False
         self._names: set[str] = set()
         self._views: list[dict[str, object]] = []
         self._tables: dict[str, dict[object, list[int]]] = {}
@@ -55,9 +54,14 @@ class Answers:
         is_same = own.obj is pack.obj and len(own) == len(pack)
         return is_same and first == first_sequence and size == count
 
+    @property
+    def known(self) -> Known:
+        """What was found out so far."""
+        return Known(self._chosen, self._asked)
+
     def ask(self, audience: Audience, steps: int) -> int:
         """A slice; how many of the steps are left, 0 or less when it has to go on."""
-        if self._is_closed:
+        if not self._messages:
             return steps
         if not audience.names <= self._names:
             self._names |= audience.names
@@ -66,16 +70,20 @@ class Answers:
         for text, choice in audience.choices.items():
             if steps <= 0:
                 return steps
-            if text not in self.known and NODE_ORDER_CLOCK not in choice.names:
+            if text not in self._chosen and not choice.is_late:
                 steps = self._ask(choice, steps)
+        if steps > 0:
+            self._close(audience)
         return steps
 
-    def close(self) -> None:
-        """All is asked: only what is known stays."""
-        self._is_closed = True
-        self._messages, self._views, self._tables = (), [], {}
-
     # inside
+
+    def _close(self, audience: Audience) -> None:
+        """All are asked. A transaction may have a thousand batches: what chooses something stays,
+        and one table of all that were asked for all of them."""
+        self._chosen = {text: found for text, found in self._chosen.items() if found}
+        self._asked = audience.choices
+        self._messages, self._views, self._tables = (), [], {}
 
     def _read(self, steps: int) -> int:
         messages, views = self._messages, self._views
@@ -101,7 +109,9 @@ class Answers:
         if at < len(candidates):
             self._at = choice.text, at, found
         else:
-            self.known[choice.text], self._at = found, ("", 0, [])
+            is_all = len(found) == len(messages)
+            packed = range(len(messages)) if is_all else array("H", found) if found else ()
+            self._chosen[choice.text], self._at = packed, ("", 0, [])
         return steps - 1
 
     def _candidates(self, choice: Choice) -> Sequence[int]:

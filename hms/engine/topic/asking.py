@@ -11,7 +11,9 @@ from hms.engine.queue.sender_identity import with_sender
 from hms.engine.session.session_objects import PendingBatch, Producer, Work
 from hms.engine.state import State
 from hms.engine.topic.answers import Answers
+from hms.engine.topic.audience import check_publication
 from hms.engine.topic.publication import is_told_the_topic, stamped_for
+from hms.errors.tree import HmsError
 from hms.records import MESSAGES_PER_BATCH_MAX
 from hms.wire.packed_messages import slice_payloads, unpack_rows
 
@@ -39,6 +41,8 @@ def ask_send(
         if not audience.choices or audience.price_of(count, len(pack)) <= LOOK_STEPS:
             return False
         batch = check_values(pack, unpack_rows(pack, count), state.settings.message_bytes_max)
+        if not _has_room(state, producer, batch, is_persistent):
+            return False
         sender = producer.session.connection.sender
         batch = with_sender(batch, sender) if sender else batch
         first_id = state.take_ids(count, fx)
@@ -63,10 +67,18 @@ def ask_work(state: State, work: Work) -> bool:
                 steps = batch.answers.ask(audience, steps)
                 if steps <= 0:
                     return True
-                batch.answers.close()
         work.asked_count += 1
         steps -= 1
     return steps < LOOK_STEPS
+
+
+def _has_room(state: State, producer: Producer, batch: Incoming, is_persistent: bool) -> bool:
+    """Whether the batch would be taken: what is found out about it takes a part of its memory."""
+    try:
+        check_publication(state, producer, batch.rows, batch.pack, is_persistent)
+    except HmsError:
+        return False  # the send says so, or waits
+    return True
 
 
 def _begun(

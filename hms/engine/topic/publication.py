@@ -51,7 +51,7 @@ def store_publication(
     assert isinstance(destination, Topic) and node is not None, "only topics publish"  # noqa: PT018
     audience = state.space.audience(producer.topic, state.now_ms)
     answers, at = batch.answers, retained_at(incoming.rows)
-    known: Mapping[str, list[int]] = NOTHING_KNOWN
+    known = NOTHING_KNOWN
     if answers is not None and answers.is_told == is_told_the_topic(producer, incoming, audience):
         known = answers.known
     rows, pack, due = stamped_for(batch, incoming, audience)

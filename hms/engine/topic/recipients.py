@@ -7,8 +7,9 @@ value; so of a thousand `Key = 'x'` a message asks the one it fits, and the cost
 matches. The table only finds candidates: the selector itself decides. A head is decoded once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from hms.engine.flow.destination_control import Control
 from hms.engine.messages import StoredMessage
@@ -18,9 +19,20 @@ from hms.engine.selector.equality import equality_of
 from hms.engine.selector.selector_cost import Price
 from hms.engine.selector.selector_fields import selector_view
 from hms.records import encoded_placements
+from hms.wire.packed_messages import NODE_ORDER_CLOCK
 
 Chosen = tuple[Subscription, list[StoredMessage]]
-NOTHING_KNOWN: Mapping[str, list[int]] = MappingProxyType({})
+
+
+class Known(NamedTuple):
+    """What selectors say of a batch. chosen: by the text of a selector, which of its messages;
+    asked: the texts of those that were asked, most of which choose nothing."""
+
+    chosen: Mapping[str, Sequence[int]]
+    asked: Container[str]
+
+
+NOTHING_KNOWN = Known(MappingProxyType({}), ())
 
 
 class Group:
@@ -86,13 +98,25 @@ class Choice:
     it must have one; None where no table finds it."""
 
     __slots__ = (
-        *("equality", "group", "matches", "messages", "names", "price", "subscriptions", "text"),
+        *(
+            "equality",
+            "group",
+            "is_late",
+            "matches",
+            "messages",
+            "names",
+            "price",
+            "subscriptions",
+            "text",
+        ),
     )
 
     def __init__(self, selector: Selector) -> None:
         self.text, self.names, self.price = selector.text, selector.names, selector.price
         self.matches = selector.matches
         self.equality = equality_of(selector.condition)
+        self.is_late = NODE_ORDER_CLOCK in selector.names
+        """What it looks at is known under the hold of the record only."""
         self.subscriptions: list[Subscription] = []
         self.group = Group(self.subscriptions)
         self.messages: list[StoredMessage] = []
@@ -167,11 +191,8 @@ class Audience:
             self._price = Price(each + len(crowds) // 8, per_bytes)
         return self._price.of(count, size)
 
-    def choose(
-        self, messages: list[StoredMessage], known: Mapping[str, list[int]] = NOTHING_KNOWN
-    ) -> list[Chosen]:
-        """Who gets what; nobody is named who gets nothing. known: by the text of a selector, which
-        of the messages it chooses."""
+    def choose(self, messages: list[StoredMessage], known: Known = NOTHING_KNOWN) -> list[Chosen]:
+        """Who gets what; nobody is named who gets nothing."""
         found: list[Chosen] = [(s, messages) for s in self._plain]
         if not self.choices:
             return found
@@ -182,7 +203,7 @@ class Audience:
         return found
 
     def groups(
-        self, messages: list[StoredMessage], known: Mapping[str, list[int]] = NOTHING_KNOWN
+        self, messages: list[StoredMessage], known: Known = NOTHING_KNOWN
     ) -> list[tuple[Group, list[StoredMessage]]]:
         """The same, of those together that always get the same."""
         found = [(self._all, messages)] if self._plain else []
@@ -191,18 +212,17 @@ class Audience:
             found.append((choice.group, chosen if len(chosen) < len(messages) else messages))
         return found
 
-    def _asked(
-        self, messages: Sequence[StoredMessage], known: Mapping[str, list[int]]
-    ) -> list[Choice]:
+    def _asked(self, messages: Sequence[StoredMessage], known: Known) -> list[Choice]:
         """The choices that have chosen something."""
-        if not known:
+        if known is NOTHING_KNOWN:
             return self._ask(messages, self._others, self._tables)
         found = []
         for text, choice in self.choices.items():
-            if indices := known.get(text):
+            if indices := known.chosen.get(text):
                 choice.messages = [messages[index] for index in indices]
                 found.append(choice)
-        new = [choice for text, choice in self.choices.items() if text not in known]
+        asked, every = known.asked, self.choices.items()
+        new = [choice for text, choice in every if text not in asked or choice.is_late]
         return found + self._ask(messages, new, {}) if new else found
 
     def _ask(
