@@ -1,5 +1,13 @@
 """What security costs: `python -m bench.secure` measures, in turn, an open node beside a secured
-one at a local socket, and TCP without beside TCP with encryption."""
+one at a local socket, and TCP without beside TCP with encryption; then what has a bar of its own
+(secure_logins.py): clients that come back, publications for many users, a flood of wrong logins.
+
+    python -m bench.secure                                  # all, five pairs each
+    python -m bench.secure --only back                      # 1,000 clients
+    python -m bench.secure --only topics
+    python -m bench.secure --only flood
+    python -m bench.secure --runs 1 --count 20000           # all in one short run
+"""
 
 import argparse
 import getpass
@@ -10,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import hms
+from bench.secure_logins import FLOOD_MESSAGES, back, flood, topics
 from hms.boot.bench.hms_driver import HmsDriver
 from hms.boot.bench.load import Load
 from hms.boot.bench.pairs import Row, compare, rows_text
@@ -109,12 +118,17 @@ PAIRS = {
 
 def main(words: list[str] | None = None) -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(prog="python -m bench.secure", description=__doc__)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.secure", description=__doc__, formatter_class=raw
+    )
     parser.add_argument("--runs", type=int, default=5, help="pairs, in turn")
     parser.add_argument("--count", type=int, default=0, help="messages, instead of the usual")
-    parser.add_argument("--only", default="", help="these workloads, such as W1,W2")
+    parser.add_argument("--only", default="", help="these, such as W1,W2,back,topics,flood")
+    parser.add_argument("--clients", type=int, default=1000, help="those that come back")
+    parser.add_argument("--logins", type=int, default=10_000, help="wrong ones, of the flood")
     given = parser.parse_args(words)
-    wanted = given.only.split(",") if given.only else [*LOCAL, *NETWORK]
+    wanted = given.only.split(",") if given.only else [*LOCAL, *NETWORK, "back", "topics", "flood"]
     with tempfile.TemporaryDirectory(prefix="hms-bench-") as folder:
         for names, first, second, is_local in PAIRS.values():
             pair = [
@@ -127,6 +141,12 @@ def main(words: list[str] | None = None) -> None:
                     workload = workload.shortened(given.count) if given.count else workload
                     rows = compare(pair, workload, Path(folder), given.runs)
                     print(f"{rows_text(rows)}\n{_costs(rows)}\n", flush=True)
+    if "back" in wanted:
+        print(back(given.clients), flush=True)
+    if "topics" in wanted:
+        print(topics(4 * given.runs), flush=True)
+    if "flood" in wanted:
+        print(flood(given.logins, given.count or FLOOD_MESSAGES, given.runs), flush=True)
 
 
 if __name__ == "__main__":

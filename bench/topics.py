@@ -42,7 +42,7 @@ def build(kind: str, size: int) -> TopicIndex[int]:
     """An index with MATCHES subscriptions that match every topic and others that match none."""
     rng = random.Random(size)
     scheme = Scheme.CHARACTER if kind == "characters" else Scheme.TOPIC
-    texts = [*MATCHING[kind], *_others(kind, size - MATCHES, rng)]
+    texts = [*MATCHING[kind], *other_patterns(kind, size - MATCHES, rng)]
     rng.shuffle(texts)
     index: TopicIndex[int] = TopicIndex()
     for order, text in enumerate(texts):
@@ -50,7 +50,8 @@ def build(kind: str, size: int) -> TopicIndex[int]:
     return index
 
 
-def _others(kind: str, count: int, rng: random.Random) -> Iterator[str]:
+def other_patterns(kind: str, count: int, rng: random.Random) -> Iterator[str]:
+    """Patterns that match none of the topics, each another one."""
     shapes = OTHERS[kind]
     for n in range(count):
         shape = shapes[n % len(shapes)]
@@ -68,7 +69,8 @@ def publish(index: TopicIndex[int]) -> float:
 
 
 class WholeEngine:
-    """An engine with one publisher and as many subscribers as wanted, which take all they get."""
+    """An engine with one publisher and as many subscribers as wanted, which take all they get; 0:
+    who makes it adds them."""
 
     def __init__(self, size: int) -> None:
         self.engine = engine = Engine(EngineSettings(is_topics_open=True))
@@ -77,7 +79,9 @@ class WholeEngine:
         engine.open_connection(1, 1, "", "")
         engine.open_session(1, 1, 3, "")
         rng = random.Random(size)
-        texts = [*MATCHING["levels"], *_others("levels", size - MATCHES, rng)]
+        texts = (
+            [*MATCHING["levels"], *other_patterns("levels", size - MATCHES, rng)] if size else []
+        )
         rng.shuffle(texts)
         for handle, text in enumerate(texts, 1):
             request = ConsumerRequest(handle, 1, "topic", text, 8192)
@@ -87,11 +91,12 @@ class WholeEngine:
         self.pack = memoryview(pack_messages([(ROW.pack(0, 64, 0, 0, 4, 0, 0, 0), b"", b"x" * 64)]))
         self.sequence = 0
 
-    def publish(self) -> float:
+    def publish(self, count: int = 500) -> float:
         """Publications per second; each reaches exactly MATCHES subscribers."""
-        engine, count = self.engine, 500
-        for consumer in engine.state.connections[1].consumers.values():
-            consumer.credit = 8192
+        engine = self.engine
+        for connection in engine.state.connections.values():
+            for consumer in connection.consumers.values():
+                consumer.credit = 8192
         started = time.process_time()
         for i in range(count):
             self.sequence += 1
