@@ -13,21 +13,29 @@ from hms.records.audit import AuditEntry, decode_audit
 from hms.store.journal.audit_files import audit_files, audit_payloads
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.reader import list_segments, read_segment
+from hms.store.journal.segment_walk import AUDIT_SUFFIX, survey_alone
 
 __all__ = ["entries_of_log", "entries_of_tables"]
 
 
 def entries_of_log(folder: Path, newest: int | None = None) -> Iterator[AuditEntry]:
-    """newest: of so many segments only. StoreCorrupt, StoreUnavailable."""
+    """newest: of so many segments only. A segment that is pinned, alone before others that are
+    gone, stands between their files. StoreCorrupt, StoreUnavailable."""
     every = list_segments(folder)
     if newest is None:
-        for file in audit_files(REAL_DISK, folder):
+        alone = survey_alone(REAL_DISK, folder)
+        files = [*audit_files(REAL_DISK, folder), *(info.file for info in (*alone, *every))]
+        files = sorted(files, key=lambda file: file.stem)
+    else:
+        files = [info.file for info in every[-newest:]]
+    for file in files:
+        if file.suffix == AUDIT_SUFFIX:
             for at, kept in enumerate(audit_payloads(REAL_DISK, file)):
                 yield _decoded(kept, f"{file}, record {at + 1}")
-    for info in every if newest is None else every[-newest:]:
-        for _, kind, _, payload, _ in read_segment(info.file):
+            continue
+        for _, kind, _, payload, _ in read_segment(file):
             if kind == RecordType.AUDIT:
-                yield _decoded(payload, str(info.file))
+                yield _decoded(payload, str(file))
 
 
 def entries_of_tables(

@@ -37,11 +37,13 @@ from hms.history.backups.backup_manifest import (
     sync_folder,
     write_manifest,
 )
+from hms.store.journal.audit_files import audit_files, audit_of_segment, write_audit_file
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.format import RECORD_HEADER_BYTES
 from hms.store.journal.format import VERSION as STORE_VERSION
 from hms.store.journal.recovery import all_records
 from hms.store.journal.segment_walk import (
+    AUDIT_SUFFIX,
     LOG_SUFFIX,
     PINNED_SUFFIX,
     SegmentInfo,
@@ -168,6 +170,8 @@ def _attempt(taking: _Taking, part: Path) -> Manifest:
         next_lsn = until_lsn if following is None else following.first_lsn
         _take_segment(info, part, next_lsn, pace, is_last=following is None)
     _take_files(taking, part)
+    if not base:
+        _take_audit(subject.store, part, first)
     for extra in subject.extras:
         shutil.copy2(extra, part / extra.name)
     created_ms = int(time.time() * 1000)
@@ -269,7 +273,8 @@ def _segments(store: Path, first: int, last: int, base: str) -> list[SegmentInfo
 def _check_space(subject: Subject, to: Path, infos: list[SegmentInfo]) -> None:
     wanted = sum(info.size for info in infos) + SPARE_BYTES
     folder = subject.store / FILES
-    wanted += sum(p.stat().st_size for p in folder.glob("*") if p.exists())
+    audit = subject.store.glob(f"*{AUDIT_SUFFIX}")
+    wanted += sum(p.stat().st_size for p in (*folder.glob("*"), *audit) if p.exists())
     free = shutil.disk_usage(to).free
     if free < wanted:
         detail = f"it takes {wanted} bytes, and {free} are free; nothing was left behind"
@@ -296,6 +301,23 @@ def _take_segment(
         raise _Moved from fault
     if copied.first_lsn != info.first_lsn:
         raise _Moved
+
+
+def _take_audit(store: Path, part: Path, first: int) -> None:
+    """The audit of what lies before the first segment: files of segments that are gone, and the
+    records of those that the history or a message that waits still keeps."""
+    try:
+        for number, file in all_files(REAL_DISK, store).items():
+            found = audit_of_segment(REAL_DISK, file) if number < first else []
+            if found:
+                write_audit_file(REAL_DISK, segment_file(part, number, AUDIT_SUFFIX), found)
+        for file in audit_files(REAL_DISK, store):
+            target = part / file.name
+            if int(file.stem) < first and not target.exists():
+                _copy(file, target, _Pace(0))
+                shutil.copystat(file, target)  # audit_keep_s goes by its age
+    except (FileNotFoundError, StoreCorrupt) as fault:
+        raise _Moved from fault
 
 
 def _fetch_pinned(store: Path, part: Path, log: Path, number: int) -> None:

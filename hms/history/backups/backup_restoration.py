@@ -35,7 +35,7 @@ from hms.records import identity as identity_record
 from hms.store.interface import SEGMENT_SHIFT
 from hms.store.journal import Journal
 from hms.store.journal.format import RECORD_HEADER_BYTES, record_bytes
-from hms.store.journal.segment_walk import PINNED_SUFFIX, segment_file
+from hms.store.journal.segment_walk import AUDIT_SUFFIX, PINNED_SUFFIX, segment_file
 
 __all__ = ["Restored", "restore"]
 
@@ -204,13 +204,13 @@ def _write_log(log: Path, chain: list[tuple[Path, Manifest]], cut: _Cut, part: P
 
 
 def _write_files(chain: list[tuple[Path, Manifest]], part: Path) -> None:
-    folder = part / FILES
+    """Files of messages, and the audit of segments that are gone."""
     for path, manifest in chain:
         for one in manifest.files:
-            if one.name.startswith(f"{FILES}/"):
-                folder.mkdir(exist_ok=True)
+            if one.name.startswith(f"{FILES}/") or one.name.endswith(AUDIT_SUFFIX):
                 target = part / one.name
-                shutil.copyfile(path / one.name, target)
+                target.parent.mkdir(exist_ok=True)
+                shutil.copy2(path / one.name, target)
                 with target.open("rb") as file:
                     os.fsync(file.fileno())
 

@@ -33,7 +33,14 @@ from hms.store.journal.segment_walk import (
     read_info,
 )
 
-__all__ = ["audit_files", "audit_payloads", "keep_audit", "retire_audit", "write_audit_file"]
+__all__ = [
+    "audit_files",
+    "audit_of_segment",
+    "audit_payloads",
+    "keep_audit",
+    "retire_audit",
+    "write_audit_file",
+]
 
 _log = logging.getLogger("hms.store")
 _NAME: Final = re.compile(r"(\d{16})\.audit")
@@ -55,16 +62,21 @@ def keep_audit(disk: Disk, file: Path) -> bool:
 
 
 def _keep(disk: Disk, file: Path) -> None:
+    found = audit_of_segment(disk, file)
+    if found:
+        write_audit_file(disk, file.with_suffix(AUDIT_SUFFIX), found)
+        disk.fsync_dir(file.parent)
+
+
+def audit_of_segment(disk: Disk, file: Path) -> list[bytes]:
+    """The records of the audit in a segment. StoreCorrupt, StoreFormatUnknown."""
     number, folder = int(file.stem), file.parent
     successor = all_files(disk, folder).get(number + 1)
     if successor is not None:
         told = opening(disk, read_info(disk, successor, number + 1, is_last=False))
         if told is not None and not told.audit_number:
-            return  # nothing was audited up to there
-    found = list(_audited(disk, read_info(disk, file, number, is_last=False)))
-    if found:
-        write_audit_file(disk, folder / f"{number:016d}{AUDIT_SUFFIX}", found)
-        disk.fsync_dir(folder)
+            return []  # nothing was audited up to there
+    return list(_audited(disk, read_info(disk, file, number, is_last=False)))
 
 
 def write_audit_file(disk: Disk, file: Path, payloads: list[bytes]) -> None:

@@ -14,13 +14,18 @@ import pytest
 from click.testing import CliRunner
 
 import hms
+from hms.boot.calendar import CronCalendar
 from hms.boot.cli import main
 from hms.boot.security_file import load_security
 from hms.engine.engine import Engine
+from hms.history.audit_trail import entries_of_log
+from hms.history.backups.backup_restoration import restore
 from hms.records import RecordType, Snapshot, dictionary
 from hms.records.audit import NO_HASH, AuditEntry, breaks_of, chained, decode_audit
 from hms.store.journal import Journal, RealDisk
-from hms.store.journal.reader import read_store
+from hms.store.journal.audit_files import write_audit_file
+from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.reader import read_segment, read_store
 from hms.wire import structures as wire
 from hms.wire.commands import OPERATIONS, Repeat
 from hms.wire.frames import Envelope, Kind
@@ -230,9 +235,29 @@ def test_the_whole_way_at_a_real_node(tmp_path, monkeypatch, store):
             connection.administer("queue.pause", {"name": "orders"})
         assert "4 records are whole" in _run("verify", "--anchor", anchor)
         assert len(_run("follow", "--limit", "2", "--count", "2").splitlines()) == 2
+        if store == "log":
+            _is_backed_up(node, tmp_path, anchor)
         node.kill()
         for file in node.store.glob("*.audit"):
             _every_byte(file)
+
+
+def _is_backed_up(node, folder, anchor):
+    """A store that is restored from a backup has the whole audit, also of segments that are gone;
+    what it adds to it follows."""
+    said = CliRunner().invoke(main, ["backup", "create", "--to", str(folder / "kept")])
+    assert said.exit_code == 0, said.output
+    (backup,) = (folder / "kept").iterdir()
+    kept = [*backup.glob("*.audit")]
+    assert kept
+    restore(backup, folder / "restored", CronCalendar())
+    found = list(entries_of_log(folder / "restored"))
+    assert [entry.number for entry in found][:4] == [1, 2, 3, 4]
+    assert list(breaks_of(found)) == []
+    number, _, digest = anchor.partition(":")
+    assert found[int(number) - 1].hash.hex() == digest
+    times = [(folder / "restored" / file.name).stat().st_mtime for file in kept]
+    assert times == [file.stat().st_mtime for file in kept]
 
 
 ARRAY_OF_ENTRY = 0x9D
@@ -318,6 +343,54 @@ def _found_in(folder, files):
     assert list(breaks_of(told)) == []
     shutil.rmtree(folder)
     return {name for name in engine.state.queues if name.startswith("q")}, told
+
+
+def logged(folder, count, *, each=2):
+    """A log with a chain of so many records, so many of them in each segment."""
+    store = Logged(folder, RealDisk())
+    for entry in chain(count):
+        store.append(int(RecordType.AUDIT), 1, [msgspec.msgpack.encode(entry)])
+        store.commit()
+        if entry.number % each == 0:
+            store.maintain()
+            assert store.seal() is not None
+    store.close()
+    return sorted(folder.glob("*.log"))
+
+
+def test_a_segment_that_is_pinned_alone_has_its_records_in_their_order(tmp_path):
+    """A message waits in it for long, and those behind it are gone: the chain is whole, and is not
+    told to be altered."""
+    first, *gone, _, _ = logged(tmp_path, 8)
+    for file in gone:
+        kept = [bytes(r[3]) for r in read_segment(file) if r[1] == RecordType.AUDIT]
+        write_audit_file(REAL_DISK, file.with_suffix(".audit"), kept)
+        file.unlink()
+    first.rename(first.with_suffix(".pinned"))
+
+    found = list(entries_of_log(tmp_path))
+
+    assert [entry.number for entry in found] == [*range(1, 9)]
+    assert list(breaks_of(found)) == []
+
+
+def test_a_flip_in_the_last_record_of_all_is_shown_by_an_anchor(tmp_path, monkeypatch):
+    """There is nothing behind it, so it reads as a record that a crash has torn, and as none: the
+    records before it are whole. An anchor that was taken when it was there says that it is gone, at
+    each of its bytes."""
+    *_, last = logged(tmp_path, 5)
+    good = chain(5)
+    anchor = f"5:{good[-1].hash.hex()}"
+    whole, size = last.read_bytes(), len(msgspec.msgpack.encode(good[-1]))
+    begin = whole.rindex(msgspec.msgpack.encode(good[-1]))
+    monkeypatch.setattr("hms.boot.cli.audit._entries", lambda *_a, **_k: entries_of_log(tmp_path))
+    said = _run("verify", "--anchor", anchor)
+    assert "5 records are whole" in said
+    steps = range(begin, begin + size, 1 if ATTACKS_FULL else 23)
+    for at in steps:
+        last.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert "4 records are whole" in _run("verify")
+        assert "older than record 5" in _run("verify", "--anchor", anchor, code=3)
 
 
 def test_a_node_that_dies_at_any_sync_of_200_commands_has_each_answered_one_audited(
