@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -397,7 +398,8 @@ def test_a_node_that_dies_at_any_sync_of_200_commands_has_each_answered_one_audi
     tmp_path, record_property
 ):
     """Killed, what was done and what the audit says are the same; after a power cut nothing that
-    was answered lacks its record, and no record its command."""
+    was answered lacks its record, and no record its command. The short form looks at every fourth
+    sync, from another one on in each run; HMS_ATTACKS=full at all."""
     (store := tmp_path / "log").mkdir()
     disk = Imaging(store)
     held = document(u=[])
@@ -416,7 +418,9 @@ def test_a_node_that_dies_at_any_sync_of_200_commands_has_each_answered_one_audi
         disk.answered += 1
     node.store.close()
     assert len(disk.images) >= 200
-    for answered, *images in disk.images:
+    step = 1 if ATTACKS_FULL else 4
+    looked_at = disk.images[random.randrange(step) :: step]
+    for answered, *images in looked_at:
         for files in filter(None, images):
             there, told = _found_in(tmp_path / "image", files)
             done = set()
@@ -425,7 +429,7 @@ def test_a_node_that_dies_at_any_sync_of_200_commands_has_each_answered_one_audi
                 (done.add if entry.command == "queue.create" else done.discard)(name)
             assert len(told) >= answered
             assert there == done
-    record_property("figures", {"test": "audit", "syncs": len(disk.images), "commands": 200})
+    record_property("figures", {"test": "audit", "syncs": len(looked_at), "commands": 200})
 
 
 def test_the_head_of_each_is_the_hash_before(node):
