@@ -23,7 +23,7 @@ from hms.boot.bench.hms_driver import HmsDriver
 from hms.boot.bench.load import Load
 from hms.boot.bench.pairs import Row, compare, rows_text
 from hms.boot.bench.systems import HmsSystem, Needs, Running
-from hms.boot.bench.workloads import WORKLOADS
+from hms.boot.bench.workloads import WORKLOADS, Workload
 from hms.boot.security_file import save_security
 from hms.server.links.keys import make_key_file
 from hms.server.logins.security_document import SecurityDocument, UserEntry
@@ -110,6 +110,10 @@ def _costs(rows: Sequence[Row]) -> str:
     return said + (f"; median time: {half:.2f}" if half else "")
 
 
+def _at_most(workload: Workload, count: int) -> Workload:
+    return workload.shortened(count) if 0 < count < workload.count else workload
+
+
 PAIRS = {
     "local": (LOCAL, "secured ipc", "open ipc", True),
     "tcp": (NETWORK, "curve tcp", "plain tcp", False),
@@ -123,7 +127,9 @@ def main(words: list[str] | None = None) -> None:
         prog="python -m bench.secure", description=__doc__, formatter_class=raw
     )
     parser.add_argument("--runs", type=int, default=5, help="pairs, in turn")
-    parser.add_argument("--count", type=int, default=0, help="messages, instead of the usual")
+    parser.add_argument(
+        "--count", type=int, default=0, help="messages at most, where it is less than the usual"
+    )
     parser.add_argument("--only", default="", help="these, such as W1,W2,back,topics,flood")
     parser.add_argument("--clients", type=int, default=1000, help="those that come back")
     parser.add_argument("--logins", type=int, default=10_000, help="wrong ones, of the flood")
@@ -137,8 +143,7 @@ def main(words: list[str] | None = None) -> None:
             ]
             for name in names:
                 if name in wanted:
-                    workload = WORKLOADS[name]
-                    workload = workload.shortened(given.count) if given.count else workload
+                    workload = _at_most(WORKLOADS[name], given.count)
                     rows = compare(pair, workload, Path(folder), given.runs)
                     print(f"{rows_text(rows)}\n{_costs(rows)}\n", flush=True)
     if "back" in wanted:

@@ -1,18 +1,23 @@
 """From an open node to a secured one by the command line, and the commands for users."""
 
 import json
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import hms
 from hms.boot.cli import main
 from hms.boot.conf_editing import set_node_keys
 from hms.boot.security_file import load_security, save_security
-from hms.server.links.keys import read_key_file
+from hms.server.links.keys import make_key_file, read_key_file
 from hms.server.logins.security_document import SecurityDocument, UserEntry
 from hms.testing.ports import free_port
+from tests.acceptance.netns_rig import make_lab
 from tests.support.secured import cheap_hash, me
 
 
@@ -97,15 +102,91 @@ def test_one_command_opens_a_secured_node_to_other_machines(run, tmp_path):
     again = run(*listen, is_json=True)
     assert files(tmp_path) == after
     assert all(step in told for step in ("1. hms boot", "2. copy root.key", "3. for each"))
-    run("boot", "--timeout", "60")
+    assert again["server_key"] in told
+
+
+OTHER_MACHINE = """
+import json, sys, time, hms
+
+def outcome(case):
     try:
-        given = {"server_keys": [again["server_key"]], "key_file": again["key_file"]}
-        assert again["server_key"] in told
-        hms.connect(address, **given).close()
-        with pytest.raises(hms.ServerKeyMismatch):
-            hms.connect(address)
-    finally:
-        run("down")
+        with hms.connect(sys.argv[1], reconnect=False, **case) as connection:
+            with connection.session() as session:
+                session.producer(hms.Queue("orders")).send(b"from far away")
+                return session.consumer(hms.Queue("orders")).receive(timeout_s=30).body.decode()
+    except hms.HmsError as error:
+        return type(error).__name__
+
+found = []
+for case in json.loads(sys.argv[2]):
+    began = time.monotonic()
+    found.append((outcome(case), round(time.monotonic() - began, 2)))
+print(json.dumps(found))
+"""
+
+
+def test_a_machine_elsewhere_works_with_what_was_exported_and_with_nothing_else(
+    run, tmp_path, record_property
+):
+    """Must show 1: node and client in network namespaces of their own, joined by veth pairs. Init,
+    secure, boot; then the exported keys, none, another client key, a wrong password, and another
+    server key."""
+    with closing(make_lab(2)) as lab:
+        run("config", "init")
+        address = f"tcp://{lab.address(1)}:7700"
+        said = run("config", "secure", "--user", "root", "--listen", address, is_json=True)
+        held = load_security(tmp_path / "security.toml")
+        users = held.user | {"billing": UserEntry(password=cheap_hash(), roles=("monitor",))}
+        save_security(tmp_path / "security.toml", replace(held, user=users))
+        make_key_file(tmp_path / "unknown.key")
+        keys, own = {"server_keys": [said["server_key"]]}, {"key_file": said["key_file"]}
+        wrong = {"user": "billing", "password": "wrong"}
+        other = read_key_file(tmp_path / "unknown.key").public.decode()
+        cases = [
+            keys | own,
+            {},
+            keys | {"key_file": str(tmp_path / "unknown.key")},
+            keys | own | wrong,
+            {"server_keys": [other]} | own,
+        ]
+        boot = [sys.executable, "-m", "hms.boot", "boot", "--timeout", "60"]
+        subprocess.run([*lab.prefix(1), *boot], check=True, capture_output=True, timeout=90)
+        try:
+            client = [sys.executable, "-c", OTHER_MACHINE, address, json.dumps(cases)]
+            done = subprocess.run(
+                [*lab.prefix(2), *client], check=True, capture_output=True, timeout=90
+            )
+        finally:
+            run("down")
+    found, times_s = zip(*json.loads(done.stdout), strict=True)
+    record_property("figures", {"must show": 1, "seconds": times_s})
+    assert list(found) == [
+        "from far away", "ServerKeyMismatch", "LoginRefused", "LoginRefused", "ServerKeyMismatch",
+    ]  # fmt: skip
+
+
+def test_a_real_boot_refuses_each_damaged_file_and_names_it(run, secured, tmp_path):
+    """Three of the thirty, a security file, a key file and a configuration, by hms boot itself: no
+    node is left behind, and the store is not begun."""
+    run("config", "secure", "--listen", f"tcp://127.0.0.1:{free_port()}")
+    config, (key,) = tmp_path / "hms.conf", tmp_path.rglob("NODE1.server.key")
+    whole = {path: path.read_bytes() for path in (secured, config, key)}
+    line = whole[secured].count(b"\n") + 2
+    fault = b'\n[role.x]\npermissions = ["fly queue:*"]\n'
+    damaged = [
+        (secured, fault, 0o600, f"security.toml:{line + 1}: "),
+        (key, b"", 0o644, "NODE1.server.key"),
+        (config, b"\n[listener.more]\nadress = 1\n", 0o600, "hms.conf:"),
+    ]
+    for path, more, mode, named in damaged:
+        path.write_bytes(whole[path] + more)
+        path.chmod(mode)
+        said = run("boot", "--timeout", "60", code=1)
+        assert named in said
+        assert not list(tmp_path.rglob("0000*.log"))
+        path.write_bytes(whole[path])
+        path.chmod(0o600)
+    run("config", "check")
 
 
 def test_a_node_that_is_secured_gets_what_a_listener_lacks(run, secured, tmp_path):
