@@ -63,7 +63,7 @@ IN_TURN = 10
 
 
 def _document(**roles: tuple[str, ...]) -> SecurityDocument:
-    """A user with a cheap password for each role, and whoever runs this as the administrator."""
+    """A user with a cheap password for each role; the user of this process is the administrator."""
     hashed = hash_password(PASSWORD, time_cost=1, memory_kib=8 << 10)
     users = {name: UserEntry(password=hashed, roles=(name,)) for name in roles}
     own = UserEntry(os_users=(getpass.getuser(),), roles=("admin", "security"))
@@ -300,7 +300,7 @@ class _Attempts:
         self._poller.register(one, zmq.POLLIN)
 
     def go_on(self) -> None:
-        """Answer what came; who was refused begins anew."""
+        """Answer what came; a refused connection begins anew."""
         for one, _ in self._poller.poll(100):
             envelope = frames.decode_envelope(one.recv_multipart(), 1 << 20)
             if envelope.kind is frames.Kind.CHALLENGE:

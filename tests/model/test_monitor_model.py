@@ -1,5 +1,7 @@
 """The monitor against everything that clients, servers and time may do, in any order."""
 
+from collections import Counter
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -193,6 +195,15 @@ class MonitorMachine(RuleBasedStateMachine):
             assert not (service.idle and service.waiting and service.may_run), service
             busy = [one for one in self.running.values() if one.head.service == service.name]
             assert service.running == len(busy)
+
+    @invariant()
+    def the_calls_of_each_client_that_have_not_ended_are_counted(self):
+        calls = [c for s in self.monitor._calls.services.values() for c in s.waiting]
+        calls += self.monitor._calls.running.values()
+        open_ = Counter(c.origin.connection for c in calls if not c.origin.session)
+        counted = {one: self.monitor.calls_of(one) for one in self.clients.values()}
+        assert counted == {one: open_[one] for one in self.clients.values()}
+        assert self.monitor._calls.asked.keys() <= {*self.clients.values()}
 
     @invariant()
     def the_bytes_that_wait_are_counted(self):
