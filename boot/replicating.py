@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from hms.boot import compose
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
+from hms.boot.replica_guard import Guarding
 from hms.boot.secrets_of import password_of
 from hms.errors.catalogue import (
     ArbiterUnavailable,
@@ -147,6 +148,7 @@ def lead(
             primary.stop()
             raise
         scrubbing.look()
+        primary.on_stopped = Guarding(config, node, primary.epoch).stop
         return Led(store, primary, FilesDisk(primary), scrubbing)
 
 

@@ -15,7 +15,7 @@ from hms.errors import (
 )
 from hms.server.arbiter import Configuration, Leader, Member, MemoryArbiter, MemoryEngine
 from hms.server.arbiter.etcd import EtcdArbiter
-from hms.server.arbiter.interface import encode
+from hms.server.arbiter.interface import encode, ended_in
 from hms.server.arbiter.postgresql import PostgresqlArbiter
 from tests.support.etcd import Etcd
 from tests.support.postgres import postgres_server
@@ -233,6 +233,26 @@ def test_who_resigned_can_prefer_another(engine, pair):
     assert b.read().leader is None
     assert b.campaign(2, "b", 1) is None
     assert engine.make("c").campaign(2, "c", 1).epoch == 2
+
+
+def test_whoever_saw_a_leader_end_lets_anyone_in_and_says_so(engine, pair):
+    """Only of the epoch that the process led; it is told for a lease, whoever campaigns."""
+    a, b = pair
+    guard = engine.make("guard")
+    assert not guard.ended(Leader("a", 1))
+    a.campaign(1, "a", 1)
+    assert not guard.ended(Leader("b", 1))
+    assert not guard.ended(Leader("a", 2))
+    assert b.read().leader == Leader("a", 1)
+
+    assert guard.ended(Leader("a", 1))
+
+    assert b.read().leader is None
+    assert ended_in(b.read().preferred) == 1
+    assert b.campaign(2, "b", 1).epoch == 2
+    assert not a.renew()
+    assert not guard.ended(Leader("a", 1))
+    assert (b.read().leader, ended_in(b.read().preferred)) == (Leader("b", 2), 1)
 
 
 def test_a_preference_ends(engine, pair):

@@ -23,7 +23,9 @@ from hms.server.arbiter.interface import (
     Standing,
     decode_configuration,
     encode,
+    has_ended,
     led_by,
+    may_campaign,
     next_epoch,
 )
 from hms.server.arbiter.watching import watch_with
@@ -104,7 +106,7 @@ class EtcdArbiter:
         now = self._seen.decode(_value(config), self._endpoint)
         if now.version != expected_version:
             return None
-        if preferred is not None and _value(preferred).decode() != replica:
+        if preferred is not None and not may_campaign(_value(preferred).decode(), replica):
             return None
         won = next_epoch(now, replica, start)
         granted = Leader(replica, won.epoch)
@@ -154,6 +156,18 @@ class EtcdArbiter:
             if leader is not None:
                 self._transaction([_unchanged(leader)], [{"requestPut": put}])
         self._revoke(self._lease_id)
+
+    def ended(self, granted: Leader) -> bool:
+        """See Arbiter."""
+        _, leader, _ = self._look()
+        if leader is None or _leader(leader) != granted:
+            return False
+        said, lease = _coded(has_ended(granted.epoch)), self._new_lease()
+        then = [
+            {"requestDeleteRange": {"key": self._key("leader")}},
+            {"requestPut": {"key": self._key("preferred"), "value": said, "lease": lease}},
+        ]
+        return self._transaction([_unchanged(leader)], then)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """See Arbiter."""

@@ -1,13 +1,14 @@
 """What an arbiter is to the rest: values, and the calls."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from hms.errors.catalogue import ArbiterDamaged, ArbiterWentBack
 
 __all__ = [
+    "ENDED",
     "Arbiter",
     "Configuration",
     "Leader",
@@ -16,9 +17,15 @@ __all__ = [
     "Standing",
     "decode_configuration",
     "encode",
+    "ended_in",
+    "has_ended",
     "led_by",
+    "may_campaign",
     "next_epoch",
 ]
+
+ENDED: Final = "*"
+"""No name of a replica begins with it."""
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +66,8 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What the arbiter says. preferred: who alone may campaign now, after a leader resigned."""
+    """What the arbiter says. preferred: who alone may campaign now, after a leader resigned; or
+    what ended_in() understands, when the process of a leader has ended: then anyone may."""
 
     configuration: Configuration
     leader: Leader | None = None
@@ -96,11 +104,31 @@ class Arbiter(Protocol):
     def resign(self, to: str = "") -> None:
         """Give the lease back; for one lease only the replica `to` may campaign."""
 
+    def ended(self, granted: Leader) -> bool:
+        """By whoever saw the process of a leader end: its lease ends, and for one lease who asks
+        is told of it (ended_in). False: that one leads no more."""
+
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have it called when something may be new; returns how to end that."""
 
     def close(self) -> None:
         """Let go of connections; a lease ends by itself."""
+
+
+def has_ended(epoch: int) -> str:
+    """In the place of who is preferred: the process that led in that epoch has ended."""
+    return f"{ENDED}{epoch}"
+
+
+def ended_in(preferred: str) -> int | None:
+    """The epoch whose leader's process has ended; None for the name of a replica, or nobody's."""
+    said = preferred.removeprefix(ENDED)
+    return int(said) if preferred.startswith(ENDED) and said.isdigit() else None
+
+
+def may_campaign(preferred: str, replica: str) -> bool:
+    """Whether a replica may, as that stands."""
+    return preferred in ("", replica) or preferred.startswith(ENDED)
 
 
 class Seen:

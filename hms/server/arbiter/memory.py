@@ -10,7 +10,10 @@ from hms.server.arbiter.interface import (
     Standing,
     decode_configuration,
     encode,
+    ended_in,
+    has_ended,
     led_by,
+    may_campaign,
     next_epoch,
 )
 
@@ -102,13 +105,14 @@ class MemoryArbiter:
         engine = self._reach()
         now, won = self._now(engine), None
         is_free = engine.standing_leader() is None
-        is_free = is_free and engine.standing_preferred() in ("", replica)
+        is_free = is_free and may_campaign(engine.standing_preferred(), replica)
         if is_free and now.version == expected_version:
             won = next_epoch(now, replica, start)
             engine.value = encode(won)
             engine.leader = Leader(replica, won.epoch)
             engine.leader_until_s = engine.now_s() + engine.lease_s
-            engine.preferred = ""
+            if ended_in(engine.preferred) is None:
+                engine.preferred = ""
             engine.changed()
         self._answer()
         if won is not None:
@@ -136,6 +140,18 @@ class MemoryArbiter:
             engine.preferred_until_s = engine.now_s() + engine.lease_s
             engine.changed()
         self._answer()
+
+    def ended(self, granted: Leader) -> bool:
+        """See Arbiter."""
+        engine = self._reach()
+        is_so = engine.standing_leader() == granted
+        if is_so:
+            engine.leader = None
+            engine.preferred = has_ended(granted.epoch)
+            engine.preferred_until_s = engine.now_s() + engine.lease_s
+            engine.changed()
+        self._answer()
+        return is_so
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """See Arbiter."""

@@ -15,6 +15,7 @@ from hms.server.arbiter.interface import (
     Seen,
     Standing,
     encode,
+    has_ended,
     led_by,
     next_epoch,
 )
@@ -39,10 +40,12 @@ _FORCE: Final = """UPDATE hms_arbiter SET version = %s, value = %s, preferred = 
     AND (lease_until IS NULL OR lease_until <= clock_timestamp() OR leader = %s)
     RETURNING version"""
 _CAMPAIGN: Final = """UPDATE hms_arbiter SET version = %s, value = %s, leader = %s, epoch = %s,
-    lease_until = clock_timestamp() + %s * interval '1 second', preferred = NULL
+    lease_until = clock_timestamp() + %s * interval '1 second',
+    preferred = CASE WHEN preferred LIKE '*%%' THEN preferred END
     WHERE domain = %s AND node = %s AND version = %s
     AND (lease_until IS NULL OR lease_until <= clock_timestamp())
-    AND (preferred IS NULL OR preferred = %s OR preferred_until <= clock_timestamp())
+    AND (preferred IS NULL OR preferred = %s OR preferred LIKE '*%%'
+        OR preferred_until <= clock_timestamp())
     RETURNING version"""
 _RENEW: Final = """UPDATE hms_arbiter SET lease_until = clock_timestamp() + %s * interval '1 second'
     WHERE domain = %s AND node = %s AND leader = %s AND epoch = %s RETURNING version"""
@@ -121,6 +124,11 @@ class PostgresqlArbiter:
         if granted is not None:
             who = (*self._key, granted.replica, granted.epoch)
             self._one(_RESIGN, (to or None, self._lease_s, *who))
+
+    def ended(self, granted: Leader) -> bool:
+        """See Arbiter."""
+        who = (*self._key, granted.replica, granted.epoch)
+        return self._one(_RESIGN, (has_ended(granted.epoch), self._lease_s, *who)) is not None
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """See Arbiter."""

@@ -58,6 +58,8 @@ log = logging.getLogger("hms.replicas")
 SILENT_BEATS: Final = 2
 BEATS_PER_LEASE: Final = 5
 LOOKS_PER_LEASE: Final = 20
+LOST_S: Final = 0.25
+"""So often the arbiter is asked when the connection to the primary ended."""
 _IDLE: Final = threading.Event()
 """Never set: who has no link waits for the next look."""
 
@@ -98,6 +100,8 @@ class Follower:
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
         self._is_resumed = False
+        self._is_lost = False
+        """The connection to the primary ended, as it does when its process ends."""
         self._may_be_repaired = True
         self._damaged: dict[int, int] = {}
         """Where segments are damaged, as the primary was told."""
@@ -105,7 +109,7 @@ class Follower:
 
     def run(self) -> Won:
         """Follow, until a campaign is won."""
-        pause_s = self._group.lease_s / LOOKS_PER_LEASE
+        pause_s = min(self._group.lease_s / LOOKS_PER_LEASE, LOST_S)
         try:
             self.begin()
             while True:
@@ -126,6 +130,8 @@ class Follower:
 
     def step(self, pause_s: float) -> Won | None:
         """One turn: look when that is due, take what has come within the pause."""
+        if self._link is not None and self._link.is_lost():
+            self._is_lost, self._looked_s = True, float("-inf")
         if self._is_look_due(self._clock_s()) and (won := self._look()) is not None:
             return won
         self._take(pause_s)
@@ -142,9 +148,11 @@ class Follower:
 
     def _is_look_due(self, at_s: float) -> bool:
         """The primary is silent; while it is the arbiter is asked several times in a lease."""
-        if at_s - self._heard_s < self._beats_s and not self._leadership.is_left:
+        is_there = not (self._leadership.is_left or self._is_lost)
+        if is_there and at_s - self._heard_s < self._beats_s:
             return False
-        return at_s - self._looked_s >= self._group.lease_s / BEATS_PER_LEASE / SILENT_BEATS
+        pause_s = self._group.lease_s / BEATS_PER_LEASE / SILENT_BEATS
+        return at_s - self._looked_s >= (min(pause_s, LOST_S) if self._is_lost else pause_s)
 
     def _look(self) -> Won | None:
         at_s = self._looked_s = self._clock_s()
@@ -220,8 +228,8 @@ class Follower:
         """Connect and join, again while nothing comes."""
         if primary == self._group.me or primary not in self._group.peers:
             return
-        is_there = self._link is not None and self._link.primary == primary
-        if is_there and self._clock_s() - self._joined_s < self._beats_s:
+        is_same = self._link is not None and self._link.primary == primary
+        if is_same and self._clock_s() - self._joined_s < self._beats_s:
             return
         self._hang_up()
         self._link = self._make_line(self._group, primary)
@@ -354,7 +362,7 @@ class Follower:
             raise ReplicaFrameBad(detail=f"its epoch {envelope.epoch} is below {me.promised}")
         if me.promised != promised:
             self._promise()
-        self._heard_s = self._clock_s()
+        self._heard_s, self._is_lost = self._clock_s(), False
         me.heard(self._heard_s)
 
     def _promised(self, epoch: int) -> Promised:

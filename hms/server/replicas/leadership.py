@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from hms.errors.catalogue import ArbiterWentBack, ReplicaUnknown, ReplicaWentBack
-from hms.server.arbiter.interface import Configuration, Member, Standing
+from hms.server.arbiter.interface import Configuration, Member, Standing, ended_in
 
 __all__ = ["Campaign", "Follow", "Leadership", "Role"]
 
@@ -95,13 +95,17 @@ class Leadership:
         if self.promised > now.epoch:
             raise ArbiterWentBack(endpoint=self.me, now=now.epoch, seen=self.promised)
         self._is_known = True
+        ended = ended_in(standing.preferred)
+        if ended is not None and (self._source is None or self._source[0] <= ended):
+            self.is_left = True  # whatever it has said last: its process has ended
         is_led = standing.leader is not None and now.primary != self.me
         self.leader = now.primary if is_led else "", now.epoch
         if mine is None:
             return Follow(now.primary, f"{now.primary} (epoch {now.epoch}, whose log it gets)")
         if standing.leader is not None:
             return Follow(now.primary, f"{now.primary} (epoch {now.epoch})")
-        return self._when_free(now, standing.preferred, now_s)
+        preferred = "" if ended is not None else standing.preferred
+        return self._when_free(now, preferred, now_s)
 
     def _when_free(self, now: Configuration, preferred: str, now_s: float) -> Follow | Campaign:
         """What a member does while nobody leads. preferred: who is to lead, "" for anyone."""

@@ -147,6 +147,7 @@ class Primary:
         limits = group.limits
         self._confirmation = Confirmation(granted, me, limits, silent_since_s, clock_s())
         self.on_fenced: Callable[[BaseException], None] = lambda _fault: None
+        self.on_stopped: Callable[[], None] = lambda: None
         self.on_blocked: Callable[[str], None] = lambda _what: None
         """Told what a confirmation waits for, when copies do not come."""
         self._blocked_since_s: float | None = None
@@ -393,6 +394,7 @@ class Primary:
         self._resign()
         self._arbiter.close()
         self._socket.close()
+        self.on_stopped()
 
     def _resign(self) -> None:
         with suppress(HmsError):

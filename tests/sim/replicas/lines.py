@@ -31,6 +31,9 @@ class Line:
     def wait(self, _timeout_s):
         pass
 
+    def is_lost(self):
+        return False
+
     def close(self):
         self.is_closed = self.is_cut = True
         self.here.clear()

@@ -125,6 +125,22 @@ def test_a_copy_campaigns_when_nobody_leads_and_the_primary_is_silent():
     assert one.decide(standing(), 110) == Campaign(5)
 
 
+def test_a_copy_does_not_wait_for_one_whose_process_has_ended():
+    """It may promise, too; what was said of an epoch before tells nothing of the one that leads."""
+    one = copy()
+    assert one.accepts(3, "a", 4)
+    one.heard(104)
+    told = structs.replace(standing(), preferred="*2")
+    assert isinstance(one.decide(told, 105), Follow)
+    assert not one.may_promise(4, "c", 1, 105)
+
+    assert one.decide(structs.replace(told, preferred="*3"), 105) == Campaign(5)
+
+    assert one.may_promise(4, "c", 1, 105)
+    led = structs.replace(told, preferred="*3", leader=Leader("a", 3))
+    assert isinstance(one.decide(led, 105), Follow)
+
+
 def test_one_that_is_no_member_only_follows():
     """A new disk under an old name is another copy (H12)."""
     one = copy(copy_id="3" * 32, start=1)

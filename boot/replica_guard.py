@@ -1,0 +1,115 @@
+"""A process beside a node that leads its copies: when the node's process ends, the lease does.
+
+Else a crash would be noticed by the end of the lease only. The kernel says when the process has
+ended, with all its threads, so nothing is answered by it any more; that is told to the arbiter, and
+the other copies need not wait. Whoever is told twice, late or never: the lease decides as before.
+"""
+
+import argparse
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hms.boot.entries import Config, Node
+
+__all__ = ["Guarding", "main"]
+
+log = logging.getLogger("hms.replicas")
+
+CLOSED_S: Final = 5.0
+"""A process that ends closes its pipe a moment before it has ended."""
+JOIN_S: Final = 10.0
+
+
+class Guarding:
+    """The guard of this process, for one epoch."""
+
+    def __init__(self, config: Config, node: Node, epoch: int) -> None:
+        words = [sys.executable, "-P", "-m", "hms.boot.replica_guard", str(os.getpid())]
+        words += [str(config.path), node.name, str(epoch)]
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
+        except OSError as fault:
+            log.warning("a crash is noticed by the end of the lease only: %s", fault)
+
+    def stop(self) -> None:
+        """The lease was given back."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait(JOIN_S)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+
+def main() -> None:
+    """pid, file of the configuration, node and epoch are the arguments."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a service that is stopped: the node says so
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pid", type=int)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("node")
+    parser.add_argument("epoch", type=int)
+    given = parser.parse_args()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    handle = _handle_of(given.pid)
+
+    from hms.boot.config import load  # noqa: PLC0415 - the process is watched before that is read
+    from hms.boot.replicating import make_arbiter  # noqa: PLC0415
+    from hms.errors.catalogue import ArbiterUnavailable  # noqa: PLC0415
+    from hms.server.arbiter import Leader  # noqa: PLC0415
+
+    config = load(given.config)
+    node = config.node(given.node)
+    arbiter = make_arbiter(config, node)
+    granted = Leader(node.replica or "", given.epoch)
+    with suppress(ArbiterUnavailable):
+        arbiter.read()  # so that it is connected
+    if handle is not None and not _has_ended(handle):
+        return
+    with suppress(ArbiterUnavailable):  # its lease ends by itself
+        if arbiter.ended(granted):
+            log.warning("the process %d of %s has ended: its lease does", given.pid, node.name)
+    arbiter.close()
+
+
+def _handle_of(pid: int) -> int | None:
+    """None: it has ended by now, and its number may be another one's."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if os.getppid() == pid:
+        return handle
+    os.close(handle)
+    return None
+
+
+def _has_ended(handle: int) -> bool:
+    """Wait for the process; False: it gave its guard up, and goes on."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.register(sys.stdin.fileno(), select.POLLIN)
+    until = None
+    while True:
+        left_s = None if until is None else until - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            return False
+        found = dict(poll.poll(None if left_s is None else left_s * 1000))
+        if handle in found:
+            return True
+        if found:
+            poll.unregister(sys.stdin.fileno())
+            until = time.monotonic() + CLOSED_S
+
+
+if __name__ == "__main__":
+    main()
