@@ -75,12 +75,13 @@ def bodies(one, name="orders"):
 class Opened:
     """A connection with a session and a producer, closed at the end without waiting for long."""
 
-    def __init__(self, stack, shell, addresses, *, transacted=False, queue="orders", **options):
+    def __init__(self, stack, shell, addresses, *, queue="orders", **options):
         self.shell, self.errors = shell, []
+        how = {name: options.pop(name) for name in ("transacted", "ack") if name in options}
         given = {"request_timeout_s": PATIENT_S, "reconnect_interval_s": 0.1} | options
         given["exception_listener"] = self.errors.append
         self.connection = shell.do(lambda: shell.connect(addresses, **given))
-        self.session = shell.do(lambda: self.connection.session(transacted=transacted))
+        self.session = shell.do(lambda: self.connection.session(**how))
         self.producer = shell.do(lambda: self.session.producer(queue))
         stack.callback(lambda: shell.do(self.connection.close))
 
@@ -147,6 +148,43 @@ def test_v03_a_durable_send_whose_confirmation_was_lost_is_answered_as_it_was(lo
 
     with hms.connect(log.node.address) as connection, connection.session() as session:
         assert [one.message_id for one in session.browser("orders")] == [receipt.message_id]
+
+
+def test_v07_a_refusal_that_was_lost_is_told_again(log, opened):
+    """The queue is full: repeated, answered by the node that came back, stored once at most."""
+    client = opened(log.address, queue="small")
+    client.sending(b"fills it").result(WAIT_S)
+    log.wire.lose("down")
+    sent = client.sending(b"too many")
+    log.wire.wait_swallowed("down")
+    boot_again(log)
+
+    with pytest.raises(hms.QueueFull):
+        sent.result(WAIT_S)
+
+    assert bodies(log.node, "small") == [b"fills it"]
+
+
+def test_v08_all_whose_confirmations_were_lost_are_repeated_in_order(log, opened):
+    """A window of 64; each is stored once, and has the id that it was given."""
+    client = opened(log.address)
+    log.wire.lose("down")
+
+    def send_all():
+        return [client.producer.send_async(b"%d" % number) for number in range(64)]
+
+    futures = client.shell.do(send_all)
+    log.wire.wait_swallowed("down")
+    boot_again(log)
+
+    def ids():
+        return [one.result().message_id for one in futures]
+
+    wait_until(lambda: client.shell.do(lambda: all(one.done() for one in futures)), WAIT_S)
+    with hms.connect(log.node.address) as connection, connection.session() as session:
+        found = [(bytes(one.body), one.message_id) for one in session.browser("orders")]
+    told = [(b"%d" % number, one) for number, one in enumerate(client.shell.do(ids))]
+    assert found[::-1] == told  # a browser shows the newest first
 
 
 def test_v09_with_another_node_in_reach_it_is_held_for_its_own_log(log, node_m, opened):
@@ -307,6 +345,50 @@ def test_v32_receive_waits_through_an_outage(log, opened):
     assert bytes(received.result(WAIT_S).body) == b"at last"
     kill(log)
     assert client.shell.do(lambda: consumer.receive(0.2)) is None
+
+
+def test_v33_what_was_prefetched_comes_again_flagged(log, opened):
+    """No old copy is handed out: each has been delivered twice when it comes."""
+    sender = opened(log.address)
+    for number in range(20):
+        sender.sending(b"%d" % number).result(WAIT_S)
+    client = opened(log.address, ack=hms.AckMode.CLIENT)
+    consumer = client.shell.do(lambda: client.session.consumer("orders"))
+    seen = [client.shell.do(lambda: consumer.receive(WAIT_S)) for _ in range(3)]
+    assert [one.delivery_count for one in seen] == [1, 1, 1]
+    boot_again(log)
+
+    again = []
+    while len(again) < 20:
+        one = client.shell.do(lambda: consumer.receive(WAIT_S))
+        if one.delivery_count > 1:
+            again.append((bytes(one.body), one.redelivered, one.delivery_count))
+
+    assert again == [(b"%d" % number, True, 2) for number in range(20)]
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_v35_an_acknowledgement_that_waits_is_done_or_said_to_be_lost(log, opened, is_durable):
+    """Durable: the message is gone. Else it comes again, flagged, and the program is told."""
+    opened(log.address).sending(b"work").result(WAIT_S)
+    client = opened(log.address, ack=hms.AckMode.CLIENT)
+    consumer = client.shell.do(lambda: client.session.consumer("orders"))
+    client.shell.do(lambda: consumer.receive(WAIT_S))
+    way = "down" if is_durable else "up"
+    log.wire.lose(way)
+    acknowledged = client.shell.begin(client.session.ack)
+    log.wire.wait_swallowed(way)
+    boot_again(log)
+
+    fault = acknowledged.exception(WAIT_S)
+
+    again = client.shell.do(lambda: consumer.receive(0.2 if is_durable else WAIT_S))
+    if is_durable:
+        assert again is None
+    else:
+        assert again.redelivered
+        told = [one for one in [fault, *client.errors] if isinstance(one, hms.AcknowledgeLost)]
+        assert told
 
 
 def test_v52_close_during_the_outage_names_what_is_in_doubt(log, opened):
