@@ -2,7 +2,7 @@
 
 Else a crash would be noticed by the end of the lease only. The kernel says when the process has
 ended, with all its threads, so nothing is answered by it any more; that is told to the arbiter, and
-the other copies need not wait. Whoever is told twice, late or never: the lease decides as before.
+the other copies need not wait. If that is never told, the lease decides as before.
 """
 
 import argparse
@@ -10,44 +10,18 @@ import logging
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hms.boot.entries import Config, Node
-
-__all__ = ["Guarding", "main"]
+__all__ = ["main"]
 
 log = logging.getLogger("hms.replicas")
 
 CLOSED_S: Final = 5.0
 """A process that ends closes its pipe a moment before it has ended."""
-JOIN_S: Final = 10.0
-
-
-class Guarding:
-    """The guard of this process, for one epoch."""
-
-    def __init__(self, config: Config, node: Node, epoch: int) -> None:
-        words = [sys.executable, "-P", "-m", "hms.boot.replica_guard", str(os.getpid())]
-        words += [str(config.path), node.name, str(epoch)]
-        self._process: subprocess.Popen[bytes] | None = None
-        try:
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
-        except OSError as fault:
-            log.warning("a crash is noticed by the end of the lease only: %s", fault)
-
-    def stop(self) -> None:
-        """The lease was given back."""
-        if self._process is None:
-            return
-        self._process.kill()
-        self._process.wait(JOIN_S)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
 
 
 def main() -> None:

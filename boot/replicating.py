@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from hms.boot import compose
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
-from hms.boot.replica_guard import Guarding
+from hms.boot.guarding import Guarding
 from hms.boot.secrets_of import password_of
 from hms.errors.catalogue import (
     ArbiterUnavailable,
@@ -333,7 +333,12 @@ def await_members(
 def _state(arbiter: Arbiter, group: Group, config: Config, node: Node) -> CopyState:
     """What this copy knows of itself; a new one asks the arbiter which log it is to get."""
     found = read_state(REAL_DISK, node.store, group.me)
-    log = _log(arbiter.read(), config, node) if found is None else found.log
+    if found is None:
+        log = _log(arbiter.read(), config, node)
+    else:
+        log = found.log
+        with suppress(ArbiterUnavailable):
+            _log(arbiter.read(), config, node)  # one that lost all it had is told as such
     return state_of(REAL_DISK, node.store, group.me, log)
 
 

@@ -105,8 +105,8 @@ class Arbiter(Protocol):
         """Give the lease back; for one lease only the replica `to` may campaign."""
 
     def ended(self, granted: Leader) -> bool:
-        """By whoever saw the process of a leader end: its lease ends, and for one lease who asks
-        is told of it (ended_in). False: that one leads no more."""
+        """The process of a leader was seen to end: so does its lease, and for one lease a Standing
+        says why (ended_in). False: that one leads no more."""
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have it called when something may be new; returns how to end that."""

@@ -3,15 +3,18 @@
 import ast
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from zlib import crc32
 
 import pytest
 from msgspec import structs
 
 import hms
+from hms.boot.replicating import _state
 from hms.errors.catalogue import (
     ArbiterWentBack,
     ReplicaFrameBad,
+    ReplicasNotBegun,
     ReplicaUnknown,
     ReplicaWentBack,
 )
@@ -25,7 +28,7 @@ from hms.server.arbiter import (
 )
 from hms.server.replicas.catching_up import plan, resumes_at
 from hms.server.replicas.confirmation import Confirmation, Limits
-from hms.server.replicas.copy_state import CopyState, write_state
+from hms.server.replicas.copy_state import CopyState, begin_copy, write_state
 from hms.server.replicas.damage import Damage, note_damages, read_damages
 from hms.server.replicas.follower import Follower
 from hms.server.replicas.frames import (
@@ -537,3 +540,14 @@ def test_the_status_reads_no_disk(tmp_path):
     shutil.rmtree(tmp_path)
 
     assert scrubbing.describe()["damage"] == ["segment 1, offset 64: bad"]
+
+
+def test_an_arbiter_that_lost_what_it_had_is_told_as_such(tmp_path):
+    """Not that the copy is none of the group: a store is not to be moved away for that."""
+    begin_copy(REAL_DISK, tmp_path, "b")
+    group = Group("n", "b", {}, 5.0, Limits(1, 2.0, 20.0))
+    arbiter = MemoryArbiter(MemoryEngine(lambda: 100.0, 5.0), "b")
+    config = SimpleNamespace(arbiter=SimpleNamespace(endpoints=["http://127.0.0.1:1"]))
+
+    with pytest.raises(ReplicasNotBegun, match="hms replica init"):
+        _state(arbiter, group, config, SimpleNamespace(store=tmp_path, name="n"))
