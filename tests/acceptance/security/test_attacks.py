@@ -52,6 +52,7 @@ from tests.support.login_times import ATTACKS_FULL, compared
 from tests.support.memory import SETTINGS, MemoryNode
 from tests.support.secured import PASSWORD, document, secured_node
 from tests.support.waiting import wait_until
+from tpmon.scheduling.monitor import Monitor
 
 REPLACE = msgspec.structs.replace
 T_MAX = 4.5
@@ -642,7 +643,7 @@ class FileNode(MemoryNode):
 
     def _entrance(self, engine, doorman, change):
         own = SimpleNamespace(name="memory")
-        self.securing = Securing(self.path, {}, own, engine, None, lambda _: LOCAL, lambda: 1)
+        self.securing = Securing(self.path, {}, own, engine, Monitor(), lambda _: LOCAL, lambda: 1)
         return self.securing.entrance(doorman, change)
 
 
