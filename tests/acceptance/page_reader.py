@@ -6,8 +6,7 @@ program of its own, a toml block must be readable. Comments, which no reader see
     <!-- file: bar.py -->      the next block is written into that file (`hms.conf` is added to)
     <!-- not run: why -->      the next block is left out
     <!-- with: 12 = COMMAND -->  what the command prints stands in the next block instead of 12
-    <!-- needs: bank -->       two databases, whose addresses stand in for those of the page;
-                               `spark`: typed with HMS_PAGES=full only
+    <!-- needs: bank -->       two databases, whose addresses stand in for those of the page
     <!-- says no: hms status -->  that line of the next block ends with another code than 0
     <!-- first:                  lines of a shell that are typed here, for example to boot a node,
     hms boot -->                 `first python:` for a program
@@ -33,7 +32,6 @@ from tests.support.project import ROOT
 _PORT = re.compile(r"\b7[78]\d\d\b")
 """Ports of the pages, such as 7700; each page has others, which are free."""
 STEP_S = 90
-IS_FULL = os.environ.get("HMS_PAGES") == "full"
 DOCTOR = (0, 1, 3)
 """What it finds of the machine that runs the tests is another matter."""
 TYPED = ("console", "sh", "bash")
@@ -139,7 +137,7 @@ class Reader:
     def _do(self, block: Block) -> None:
         if block.language == "bank":
             self._stands_for |= self._bank()
-        if "not run" in block.how or (block.how.get("needs") == "spark" and not IS_FULL):
+        if "not run" in block.how:
             return
         text = self._meant(block)
         if "file" in block.how:

@@ -1,4 +1,4 @@
-"""Pages are typed as they stand; page_reader.py says how. HMS_PAGES=full: with Spark, too."""
+"""Pages are typed as they stand; page_reader.py says how."""
 
 import contextlib
 import functools
