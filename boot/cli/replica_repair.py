@@ -12,9 +12,9 @@ from hms.boot.cli.target import Target, target_options
 
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
-    from hms.server.arbiter import Configuration
+    from hms.server.arbiter import Configuration, Standing
 
-__all__ = ["node_with_replicas", "own_copy", "repair"]
+__all__ = ["node_with_replicas", "own_copy", "repair", "standing_of"]
 
 LOOK_S = 0.1
 
@@ -34,7 +34,8 @@ def repair(target: Target, yes: bool, timeout_s: float) -> None:
     from hms.errors.catalogue import NodeRunning, NotSupported  # noqa: PLC0415 - not for --help
     from hms.store.journal.store_examination import examine  # noqa: PLC0415
 
-    node, now = _group(target)
+    _, node, standing = standing_of(target)
+    now = standing.configuration
     process, said = _process(node), own_copy(node, now)
     if process is not None and now.primary == node.replica and not _follows(node, process):
         raise NotSupported(
@@ -100,7 +101,8 @@ def node_with_replicas(target: Target) -> "tuple[Config, Node]":
     return config, node
 
 
-def _group(target: Target) -> "tuple[Node, Configuration]":
+def standing_of(target: Target) -> "tuple[Config, Node, Standing]":
+    """What the arbiter of a node with replicas says now. ReplicasNotBegun."""
     from hms.boot.replicating import endpoint_of, make_arbiter  # noqa: PLC0415 - not for --help
     from hms.errors.catalogue import ReplicasNotBegun  # noqa: PLC0415
 
@@ -112,7 +114,7 @@ def _group(target: Target) -> "tuple[Node, Configuration]":
         arbiter.close()
     if standing is None:
         raise ReplicasNotBegun(endpoint=endpoint_of(config), node=node.name)
-    return node, standing.configuration
+    return config, node, standing
 
 
 def _process(node: "Node") -> int | None:

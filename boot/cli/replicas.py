@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hms.boot.cli.replica_repair import node_with_replicas, own_copy, repair
+from hms.boot.cli.replica_repair import node_with_replicas, own_copy, repair, standing_of
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 if TYPE_CHECKING:
@@ -145,18 +145,9 @@ def _tell_members(
 def status(target: Target) -> None:
     """Show who leads, which copies count and what they have. Exit code 1: there is one copy only,
     or nobody leads."""
-    from hms.boot.replicating import endpoint_of, make_arbiter  # noqa: PLC0415 - not for --help
-    from hms.errors.catalogue import ReplicasNotBegun  # noqa: PLC0415
-    from hms.server.replicas.promises import promises_needed  # noqa: PLC0415
+    from hms.server.replicas.promises import promises_needed  # noqa: PLC0415 - not for --help
 
-    config, node = _node(target)
-    arbiter = make_arbiter(config, node)
-    try:
-        standing = arbiter.read()
-    finally:
-        arbiter.close()
-    if standing is None:
-        raise ReplicasNotBegun(endpoint=endpoint_of(config), node=node.name)
+    config, node, standing = standing_of(target)
     now, leader = standing.configuration, standing.leader
     members = [one.name for one in now.members]
     said: dict[str, Any] = {
