@@ -102,7 +102,7 @@ class SegmentManager:
         self._fruitless_at = float("inf")
         """So much was live when no pinned segment was worth moving."""
         self._written = self._spent = 0
-        self._history_bytes = self._given_up = 0
+        self._history_bytes = self._history_files = self._given_up = 0
         self.log_bytes = 0
         """What the log takes, without segments that are clean already."""
         self.oldest = 0
@@ -116,7 +116,8 @@ class SegmentManager:
             self._pins = set(pinned)
             self.oldest = oldest
             self._count()
-        self._history_bytes = sum(size for _, size, _ in self._history())
+        sizes = [size for _, size, _ in self._history()]
+        self._history_bytes, self._history_files = sum(sizes), len(sizes)
 
     def oldest_for(self, first_lsn: int) -> int:
         """What the header of a segment that begins with this sequence number may say: everything
@@ -435,6 +436,7 @@ class SegmentManager:
         is_kept = self._is_kept(number) and (not is_pinned or self._has_successor(number))
         if is_kept or not keep_audit(self._disk, file):
             self._history_bytes += size
+            self._history_files += 1
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
         else:
             self._forget(number)
@@ -466,7 +468,7 @@ class SegmentManager:
         They are not used again: who reads one without the lock would find other bytes in it.
         """
         files = list(self._history())
-        total = sum(size for _, size, _ in files)
+        total, left = sum(size for _, size, _ in files), len(files)
         is_required = self._limits.is_archive_required and bool(files)
         below = self._archived_below() if is_required else 0
         most = self._history_bytes_max()
@@ -478,8 +480,8 @@ class SegmentManager:
                 break
             if not self._remove_history(number):
                 break
-            total -= size
-        self._history_bytes = total
+            total, left = total - size, left - 1
+        self._history_bytes, self._history_files = total, left
         retire_audit(self._disk, self._directory, self._limits.audit_keep_s)
 
     def _history_bytes_max(self) -> int:
@@ -502,6 +504,7 @@ class SegmentManager:
         if not self._remove_history(number):
             return False
         self._history_bytes -= size
+        self._history_files -= 1
         self._given_up += 1
         if self._given_up == 1:
             _log.warning("space is scarce: the history's oldest segments are removed")
@@ -524,16 +527,14 @@ class SegmentManager:
                 yield number, *self._disk.size_and_age(file)
 
     def describe(self) -> dict[str, int]:
-        """Figures for operators."""
-        live = segment_numbers(self._disk, self._directory, LOG_SUFFIX)
-        history = [size for _, size, _ in self._history()]
+        """Figures for operators, from memory: they are asked for under the engine's lock."""
         return {
             "log_bytes": self.log_bytes,
             "live_bytes": self._live.live_bytes(),
-            "segments": len(live),
+            "segments": len(self._sizes),
             "pinned_segments": len(self._pinned),
             "pinned_bytes": self.pinned_bytes,
-            "history_segments": len(history),
-            "history_bytes": sum(history),
+            "history_segments": self._history_files,
+            "history_bytes": self._history_bytes,
             "history_given_up": self._given_up,
         }

@@ -156,8 +156,23 @@ def test_damage_in_the_newest_header_refuses_though_older_ones_are_sound(tmp_pat
     assert [damage.file for damage in examine(tmp_path).damages if damage.is_needed] == [newest]
 
 
-def test_figures_are_told_while_the_history_is_removed(tmp_path):
-    """An operator who asks at that moment must not get an error, nor stop the node."""
+def test_figures_are_told_without_a_look_at_the_disk(tmp_path, monkeypatch):
+    """Status asks for them under the engine's lock, of a history of any number of files."""
+    run = running(tmp_path, ALL_HISTORY)
+    busy(40)(run)
+    files = list(tmp_path.glob("*.history"))
+    with monkeypatch.context() as without:
+        without.setattr(run.disk, "list_dir", None)
+        without.setattr(run.disk, "size_and_age", None)
+        told = run.journal.describe()
+    assert told["history_segments"] == len(files) > 0
+    assert told["history_bytes"] == sum(file.stat().st_size for file in files)
+    assert told["segments"] == len(segments(tmp_path))
+    run.journal.close()
+
+
+def test_the_history_may_be_removed_from_outside_while_it_is_limited(tmp_path):
+    """What is gone is counted no more, and no error stops the node."""
     run = running(tmp_path, ALL_HISTORY)
     busy(40)(run)
     size_and_age, removed = run.disk.size_and_age, []
@@ -169,11 +184,10 @@ def test_figures_are_told_while_the_history_is_removed(tmp_path):
         return size_and_age(path)
 
     run.disk.size_and_age = late
-    told = run.journal.describe()
-    assert removed
-    assert told["history_segments"] == len(list(tmp_path.glob("*.history")))
-    removed.clear()
     run.journal._ring.limit_history()
+    assert removed
+    told = run.journal.describe()
+    assert told["history_segments"] == len(list(tmp_path.glob("*.history")))
     run.journal.close()
 
 
