@@ -31,6 +31,7 @@ from hms.server.client_operations import ClientOperations
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.effect_release import Outlet, ToPeer
+from hms.server.engine_lock import EngineLock
 from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
 from hms.server.histograms import BATCH_RECORDS, SECONDS, Histogram
@@ -162,7 +163,7 @@ class Broker:
         self._facts, self._own, self._told = facts, own, RareLines(refusals.debug)
         self._store = store
         self._clock_ms = clock_ms
-        self._lock = threading.Lock()
+        self._lock = EngineLock()
         self._holds = LockStatistics()
         self._commit_seconds, self._batch_records = Histogram(), Histogram(BATCH_RECORDS)
         self.commits = self._unlooked_bytes = 0

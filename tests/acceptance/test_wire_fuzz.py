@@ -196,6 +196,7 @@ def scene(fault=""):
 @pytest.mark.timeout(SECONDS + 120)
 def test_no_frame_stops_the_node_or_keeps_honest_clients_waiting(record_property):
     """Anybody who reaches the port can send anything."""
+    print(f"HMS_WIRE_SEED={SEED}")  # told where it fails, too
     with scene() as one:
         one.run(SECONDS, SEED)
         with hms.connect(one.node.address) as conn:
