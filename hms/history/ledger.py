@@ -91,10 +91,14 @@ class Ledger:
         self._is_known = bool(entries)
         return entries[0] if entries else None
 
-    def commit(self, entry: Entry) -> None:
-        """Make what the session has sent final, and that the run has come so far."""
+    def note(self, entry: Entry) -> None:
+        """Write in the open transaction that the run has come so far. What was submitted before
+        crosses the wire meanwhile; its confirmation is not waited for here."""
         self._take()
         self._producer.send(entry.message())
+
+    def commit(self) -> None:
+        """Make final what the session has sent, and what it has noted."""
         self.session.commit()
         self._is_known = True
 

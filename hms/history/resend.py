@@ -123,9 +123,10 @@ class Resender:
             submitted.append(
                 (producer, producer.submit_packs([(p.pack, p.messages) for p in packs]))
             )
+        self._ledger.note(entry)
         for producer, tickets in submitted:
             producer.settle(tickets)
-        self._ledger.commit(entry)
+        self._ledger.commit()
 
     def _producer(self, place: tuple[str, str]) -> hms.Producer:
         found = self._producers.pop(place, None)

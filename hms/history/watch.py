@@ -164,7 +164,8 @@ class _Run:
                 place = hms.Topic(name) if kind == "topic" else hms.Queue(name)
                 ledger.session.producer(place).send_many([_message(one) for one in found])
                 sent = entry.sent + len(found)
-                ledger.commit(replace(entry, next_offset=found[-1].number, sent=sent))
+                ledger.note(replace(entry, next_offset=found[-1].number, sent=sent))
+                ledger.commit()
         return found
 
 

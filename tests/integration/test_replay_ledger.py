@@ -6,7 +6,7 @@ import pytest
 
 import hms
 import hms.testing
-from hms.errors.catalogue import ReplayTakenOver
+from hms.errors.catalogue import QueueFull, ReplayTakenOver
 from hms.history.ledger import Entry, known_runs
 from hms.history.resend import Chunk, Pack, Resender
 from hms.wire.packed_messages import ROW, pack_messages
@@ -15,13 +15,15 @@ from hms.wire.packed_messages import ROW, pack_messages
 @pytest.fixture(scope="module")
 def node():
     """A node that takes replays."""
-    with hms.testing.node(config={"hms": {"queue": {"again": {}}}}) as running:
+    with hms.testing.node(
+        config={"hms": {"queue": {"again": {}, "small": {"max_messages": 3}}}}
+    ) as running:
         yield running
 
 
-def chunk(first, count):
+def chunk(first, count, name="again"):
     rows = [(ROW.pack(0, 1, 0, 0, 4, 0, 0, 0), b"", b"x")] * count
-    packs = [Pack("queue", "again", count, pack_messages(rows))]
+    packs = [Pack("queue", name, count, pack_messages(rows))]
     return Chunk(first, first + count - 1, count, 0, 0, packs)
 
 
@@ -78,3 +80,20 @@ def test_an_open_chunk_is_not_there_when_its_sender_is_gone(node):
         assert again.entry.next_offset == 2
 
     assert waiting(node) == before + 2
+
+
+def test_a_refused_chunk_leaves_the_ledger_as_it_was(node):
+    """The entry is written before the confirmations are waited for; it must go with the chunk."""
+    one = behind(Entry("full", "/s", {}, 0, 100), chunk(0, 2, "small"))
+    with Resender(node.address, "full") as sender:
+        sender.send(chunk(0, 2, "small"), one)
+        refused = chunk(2, 2, "small")
+        with pytest.raises(QueueFull):
+            sender.send(refused, behind(one, refused))
+    with Resender(node.address, "full") as again:
+        assert again.entry == one
+        last = chunk(2, 1, "small")
+        again.send(last, behind(one, last))
+
+    (entry,) = [known for known in known_runs(node.address) if known.run == "full"]
+    assert (entry.sent, entry.next_offset) == (3, 3)
