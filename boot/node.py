@@ -411,6 +411,7 @@ class NodeProcess:
         self._look_at_disk()
         if self._securing is not None:
             self._securing.look()
+            self._gateway.drop(self._securing.gate.locked)
         self._server_keys.look()
         if self._linking is not None:
             self._linking.keys.look()

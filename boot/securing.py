@@ -116,6 +116,8 @@ class Securing:
             self._change(lambda fx, now_ms: self._changes.expire(now_ms, fx))
         if self.gate.is_warning_due(self._clock_ms()):
             self._change(lambda fx, now_ms: self.gate.warn(now_ms, fx))
+        if self.gate.has_locks:
+            self._change(lambda _, now_ms: self.gate.look_at_locks(now_ms))
         self.gate.refresh_outside(self._clock_ms())
         if self._auditing.is_due(self._clock_ms()):
             self._change(lambda fx, now_ms: self._auditing.flush(now_ms, fx))

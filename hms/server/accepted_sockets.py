@@ -26,10 +26,12 @@ from typing import Any
 
 import zmq
 
+from hms.server.listening_filter import attach, program
+
 __all__ = ["BYTES_BEFORE_LOGIN", "NEVER", "Arrivals", "Caller", "Callers", "descriptor_of"]
 
 _EVENT = struct.Struct("=HI")
-_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_LISTENING
 _EVENTS_PER_TURN = 1024
 _INT = struct.Struct("=i")
 _TCP_INFO_BYTES = 136
@@ -278,6 +280,10 @@ class Callers:
         """Those that had a peer and were closed, by the other side or by the system; a caller who
         looks at them takes them away."""
         self._listening = listening
+        self._at = -1
+        """The listening descriptor, as the monitor tells it."""
+        self._dropped: tuple[str, ...] = ()
+        self._is_filtered = False
         address = f"inproc://callers-{id(self)}"
         listening.monitor(address, _EVENTS)
         self.monitor = context.socket(zmq.PAIR)
@@ -322,11 +328,20 @@ class Callers:
             caller.cut()
 
     def cut_all(self) -> None:
-        """Nobody stays."""
+        """Nobody stays; the socket is to listen anew."""
+        self._at = -1
         while self._take_some():
             pass
         for caller in self._callers.values():
             caller.cut()
+
+    def drop(self, sources: tuple[str, ...]) -> None:
+        """Have the kernel drop what opens a connection from these addresses, and from no other.
+        Where it cannot, all come in as before."""
+        self._dropped = sources
+        code = program(sources)
+        if code or self._is_filtered:
+            self._is_filtered = attach(self._at, code) and bool(code)
 
     def tend(self, now: float) -> None:
         """Cut those that have had no peer for login_s."""
@@ -345,6 +360,10 @@ class Callers:
         self.monitor.close(0)
 
     def _note(self, event: int, descriptor: int) -> None:
+        if event == zmq.EVENT_LISTENING:
+            self._at, self._is_filtered = descriptor, False
+            self.drop(self._dropped)
+            return
         before = self._callers.pop(descriptor, None)
         if before is not None:
             self.ending -= before.is_ending

@@ -105,6 +105,8 @@ class Gateway:
         self._reads_per_listener = max(1, limits.frames_per_turn // max(1, len(self._addresses)))
         self._arrivals = Arrivals()
         self._peers = PeerTable(limits, on_lost, self._arrivals)
+        self._locked: tuple[str, ...] = ()
+        self._dropped: tuple[str, ...] = self._locked
         self._rekeyed: deque[tuple[str, tuple[bytes, bytes]]] = deque()
         self.ledger = ledger or Ledger(limits.frame_bytes_max)
         self._pressure = Pressure(self._peers, self.ledger, on_dropped, limits.ping_s, clock)
@@ -212,6 +214,13 @@ class Gateway:
         self._is_running = False
         self._doorbell.ring()
 
+    def drop(self, sources: tuple[str, ...]) -> None:
+        """New connections of these addresses are dropped, of others not. From any thread."""
+        if sources != self._locked:
+            self._locked = sources
+            self._due_at = 0.0
+            self._doorbell.ring()
+
     def _take_turn(self) -> None:  # noqa: C901 - a call each is paid for every message
         peers, sleep_ms = self._peers, self._sleep_ms()
         sockets = self._poller.sockets if self._is_reading else self._deaf_poller.sockets
@@ -257,6 +266,10 @@ class Gateway:
     def _tend(self, now: float) -> None:
         self._peers.tend(now, self._is_reading)
         self._show_keys()
+        if self._dropped is not self._locked:
+            self._dropped = self._locked
+            for listener in self._listeners.values():
+                listener.callers.drop(self._dropped)
         self._pressure.tend(now)
         self._due_at = min(self._peers.due_at(), self._pressure.due_at())
 

@@ -1,5 +1,7 @@
 """What a connection's transport proves of who is behind it, before it has said a word."""
 
+import ipaddress
+
 import msgspec
 
 __all__ = ["UNMAPPED_UID", "Caller", "caller_at"]
@@ -28,11 +30,25 @@ class Caller(msgspec.Struct, frozen=True):
         """What failures are counted for: an address, of IPv6 its network, or a local user."""
         if not self.address:
             return f"uid {self.uid}"
-        return ":".join(self.address.split(":")[:4]) if ":" in self.address else self.address
+        return _network_of(self.address) if ":" in self.address else self.address
 
     def __str__(self) -> str:
         where = self.address or f"uid {self.uid}"
         return f"{where} at {self.listener}"
+
+
+def _network_of(address: str) -> str:
+    """The first 64 bits of an IPv6 address, such as 2001:db8:0:1; an IPv4 address that is written
+    as one of IPv6 as itself, and the machine's own as ::1."""
+    try:
+        found = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    if found.is_loopback:
+        return "::1"
+    return ":".join(f"{int(word, 16):x}" for word in found.exploded.split(":")[:4])
 
 
 def caller_at(listener: str, peer_address: str, key: str) -> Caller:

@@ -122,6 +122,10 @@ class LoginGate:
         """Which next key of its listener a connection was told."""
         self._warned: set[int] = set()
         self.refused = self.denials = 0
+        self.locked: tuple[str, ...] = ()
+        """Addresses that have failed too often: what opens a connection from there is dropped."""
+        self.has_locks = False
+        """Whether `locked` is to be looked at; from any thread."""
         self.verified = 0
         """Passwords that were compared with a hash."""
 
@@ -202,6 +206,7 @@ class LoginGate:
         if self._is_outside(auth):
             waiting.workers = self.outside.workers
         if not self._limits.take(auth.user, waiting.caller.source, now_ms):
+            self.has_locks = True
             self._refuse_later(peer, auth.user, "too many failed logins")
         elif not waiting.workers.submit(lambda: self._check(peer, waiting, auth)):
             busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
@@ -262,6 +267,11 @@ class LoginGate:
                 event = wire.Event("login_expires", error_fields={"left_ms": max(0, left_ms)})
                 fx.out.append(ToConnection(number, Words(Kind.EVENT, event)))
         self._warned &= self._authorization.logins.keys()
+
+    def look_at_locks(self, now_ms: int) -> None:
+        """Find which addresses are locked now."""
+        self.locked = self._limits.locked(now_ms)
+        self.has_locks = bool(self.locked)
 
     def is_warning_due(self, now_ms: int) -> bool:
         """Whether somebody is to be told; from any thread."""
@@ -379,6 +389,7 @@ class LoginGate:
         return {
             "security": f"secured: {users}, policy version {document.version}",
             "logins_refused": self.refused,
+            "addresses_locked": len(self.locked),
         }
 
     def figures(self) -> dict[str, int]:
@@ -529,6 +540,8 @@ class LoginGate:
             self._end(peer, correlation, error)
             return
         self.counts.came(self._doorman.numbers[peer], login.user)
+        if login.user != NODE_USER:
+            self._limits.came(login.caller.source, now_ms)
         log.info("user %s is let in by %s from %s", login.user, by, login.caller)
 
     def _token(self, login: Login, uid: int, now_ms: int) -> tuple[bytes, int]:

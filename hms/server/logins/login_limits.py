@@ -2,16 +2,24 @@
 
 A pair of user and address that logged in before has a bucket of its own, so hammering a name from
 elsewhere locks its user out of nothing.
+
+An address that goes on after it was refused is locked for a while: its new connections are dropped
+(listening_filter.py). One that somebody has logged in from is never locked, nor is the loopback
+address that the machine itself comes from.
 """
 
 from collections import OrderedDict
 
 import msgspec
 
+from hms.server.listening_filter import ADDRESSES_MAX
+
 __all__ = ["LoginLimits"]
 
 KEYS_MAX = 100_000
 TRUSTED_MS = 30 * 86_400_000
+LOCKED_MS = 30_000
+NEVER_LOCKED = ("127.0.0.1", "::1")
 _MINUTE_MS = 60_000
 
 
@@ -28,21 +36,56 @@ class LoginLimits:
 
     def __init__(self, per_address: int, per_user: int, per_node: int) -> None:
         self._most = {"address": per_address, "user": per_user, "pair": per_user, "node": per_node}
+        self._most["knock"] = per_address
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         self._trusted: OrderedDict[str, int] = OrderedDict()
+        self._known: OrderedDict[str, int] = OrderedDict()
+        self._locked: OrderedDict[str, int] = OrderedDict()
 
     def take(self, user: str, source: str, now_ms: int) -> bool:
         """Whether an attempt is looked at. It counts as failed until it has succeeded, so that many
         at once are no way around the limit."""
         keys = self._keys(user, source, now_ms)
-        if any(self._left(key, now_ms) < 1 for key in keys):
-            return False
-        self._add(keys, -1, now_ms)
-        return True
+        is_free = all(self._left(key, now_ms) >= 1 for key in keys)
+        if is_free:
+            self._add(keys, -1, now_ms)
+        if keys[0][0] == "address":
+            self._knock(source, now_ms)
+        return is_free
+
+    def came(self, source: str, now_ms: int) -> None:
+        """Somebody has logged in from there, in whatever way: it is not locked from now on."""
+        self._locked.pop(source, None)
+        self._known[source] = now_ms
+        self._known.move_to_end(source)
+        while len(self._known) > KEYS_MAX:
+            self._known.popitem(last=False)
+
+    def locked(self, now_ms: int) -> tuple[str, ...]:
+        """Addresses whose new connections are to be dropped: the latest ADDRESSES_MAX."""
+        while self._locked and next(iter(self._locked.values())) <= now_ms:
+            self._locked.popitem(last=False)
+        return tuple(self._locked)
+
+    def _knock(self, source: str, now_ms: int) -> None:
+        """Attempts are counted for the lock although another limit refused them: a flood at one
+        name from many addresses meets the limit of the user first."""
+        key = "knock", source
+        if self._left(key, now_ms) >= 1:
+            self._add([key], -1, now_ms)
+            return
+        known_ms = self._known.get(source)
+        if source in NEVER_LOCKED or (known_ms is not None and now_ms - known_ms < TRUSTED_MS):
+            return
+        self._locked[source] = now_ms + LOCKED_MS
+        self._locked.move_to_end(source)
+        while len(self._locked) > ADDRESSES_MAX:
+            self._locked.popitem(last=False)
 
     def succeeded(self, user: str, source: str, now_ms: int) -> None:
         """A user came from there; this pair is known from now on."""
         self._add(self._keys(user, source, now_ms), 1, now_ms)
+        self._add([("knock", source)], 1, now_ms)
         pair = f"{user} {source}"
         self._trusted[pair] = now_ms
         self._trusted.move_to_end(pair)
@@ -50,8 +93,8 @@ class LoginLimits:
             self._trusted.popitem(last=False)
 
     def __len__(self) -> int:
-        """Entries of both tables."""
-        return len(self._buckets) + len(self._trusted)
+        """Entries of its tables."""
+        return max(len(self._buckets), len(self._trusted), len(self._known))
 
     def _add(self, keys: list[tuple[str, str]], count: int, now_ms: int) -> None:
         for key in keys:

@@ -1,0 +1,141 @@
+"""The filter that drops what opens a connection from locked addresses, asked of the kernel."""
+
+import socket
+
+import pytest
+
+from hms.server.listening_filter import ADDRESSES_MAX, attach, program
+from hms.server.logins.callers import Caller
+from hms.server.logins.login_limits import LOCKED_MS, NEVER_LOCKED, LoginLimits
+
+LOCKED, FREE = "127.0.1.5", "127.0.1.6"
+REFUSED_S = 0.2
+
+
+@pytest.fixture
+def listening():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        found.listen()
+        yield found
+
+
+def comes_in(listening, source):
+    with socket.socket(listening.family) as caller:
+        caller.settimeout(REFUSED_S)
+        if source:
+            caller.bind((source, 0))
+        try:
+            caller.connect(listening.getsockname())
+        except TimeoutError:
+            return False
+        return True
+
+
+@pytest.mark.parametrize("count", [1, ADDRESSES_MAX])
+def test_locked_addresses_do_not_come_in_and_all_others_do(listening, count):
+    """The last of many too: a condition of a filter jumps 255 steps at most."""
+    others = [f"10.0.{number >> 8}.{number & 255}" for number in range(count - 1)]
+
+    assert attach(listening.fileno(), program([*others, LOCKED]))
+
+    assert not comes_in(listening, LOCKED)
+    assert comes_in(listening, FREE)
+    assert attach(listening.fileno(), b"")
+    assert comes_in(listening, LOCKED)
+
+
+def test_a_network_of_ipv6_is_dropped_as_a_whole():
+    """Addresses are counted by their first 64 bits."""
+    with socket.socket(socket.AF_INET6) as listening:
+        listening.bind(("::1", 0))
+        listening.listen()
+        others = [f"2001:db8:0:{number:x}" for number in range(ADDRESSES_MAX - 1)]
+
+        assert attach(listening.fileno(), program([*others, "0:0:0:0"]))
+
+        assert not comes_in(listening, "")
+        assert attach(listening.fileno(), program(others))
+        assert comes_in(listening, "")
+
+
+def test_a_connection_that_is_open_goes_on_when_its_address_is_locked(listening):
+    """An accepted socket inherits the filter of the one that listens."""
+    with socket.socket() as before:
+        before.bind((LOCKED, 0))
+        attach(listening.fileno(), program(["10.0.0.1"]))
+        before.connect(listening.getsockname())
+        accepted, _ = listening.accept()
+        with accepted:
+            attach(listening.fileno(), program([LOCKED]))
+            before.sendall(b"sent")
+            accepted.settimeout(2)
+            assert accepted.recv(4) == b"sent"
+            accepted.sendall(b"back")
+            assert before.recv(4) == b"back"
+
+
+def test_nothing_but_a_listening_tcp_socket_gets_a_filter(tmp_path):
+    """The descriptor may be another's by now."""
+    with socket.socket(socket.AF_UNIX) as local, socket.socket() as other:
+        local.bind(str(tmp_path / "s"))
+        local.listen()
+        code = program([LOCKED])
+        assert [attach(one, code) for one in (local.fileno(), other.fileno(), -1)] == [False] * 3
+    assert program([]) == program(["uid 1000", "unknown"]) == b""
+
+
+def failures(limits, source, count, now_ms=0):
+    for _ in range(count):
+        limits.take("victim", source, now_ms)
+
+
+def test_an_address_that_goes_on_is_locked_for_a_while():
+    """Its attempts count although the limit of the user refuses them before its own is reached."""
+    limits = LoginLimits(10, 20, 200)
+    for source in (f"10.0.0.{number}" for number in range(50)):
+        failures(limits, source, 10)
+    assert limits.locked(0) == ()
+
+    failures(limits, "10.0.0.7", 1)
+
+    assert limits.locked(0) == limits.locked(LOCKED_MS - 1) == ("10.0.0.7",)
+    assert limits.locked(LOCKED_MS) == ()
+
+
+@pytest.mark.parametrize("source", [*NEVER_LOCKED, "10.0.0.1"])
+def test_who_has_logged_in_from_there_is_not_locked_out_nor_is_the_machine_itself(source):
+    """An attacker behind the address of a customer shuts no customer out."""
+    limits = LoginLimits(10, 20, 200)
+    failures(limits, "10.0.0.1", 11)
+    assert limits.locked(0) == ("10.0.0.1",)
+    limits.came("10.0.0.1", 0)
+
+    failures(limits, source, 50)
+
+    assert limits.locked(0) == ()
+
+
+def test_the_latest_locks_hold_when_there_are_too_many():
+    """What the kernel holds is bounded."""
+    limits = LoginLimits(1, 20, 200)
+    sources = [f"10.0.{number >> 8}.{number & 255}" for number in range(ADDRESSES_MAX + 5)]
+    for source in sources:
+        failures(limits, source, 2)
+    assert limits.locked(0) == tuple(sources[5:])
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("2001:db8::1:2:3:4", "2001:db8:0:0"),
+        ("2001:db8::5", "2001:db8:0:0"),
+        ("fe80::1%eth0", "fe80:0:0:0"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("::1", "::1"),
+        ("10.0.0.1", "10.0.0.1"),
+    ],
+)
+def test_failures_of_ipv6_are_counted_by_network(address, source):
+    """However its zeros are written."""
+    assert Caller("t", address).source == source
