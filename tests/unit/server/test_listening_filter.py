@@ -3,10 +3,14 @@
 import socket
 
 import pytest
+import zmq
 
+from hms.server.accepted_sockets import Arrivals, Callers
+from hms.server.address_faults import rebind
 from hms.server.listening_filter import ADDRESSES_MAX, attach, program
 from hms.server.logins.callers import Caller
 from hms.server.logins.login_limits import LOCKED_MS, NEVER_LOCKED, LoginLimits
+from tests.support.waiting import wait_until
 
 LOCKED, FREE = "127.0.1.5", "127.0.1.6"
 REFUSED_S = 0.2
@@ -83,6 +87,49 @@ def test_nothing_but_a_listening_tcp_socket_gets_a_filter(tmp_path):
         code = program([LOCKED])
         assert [attach(one, code) for one in (local.fileno(), other.fileno(), -1)] == [False] * 3
     assert program([]) == program(["uid 1000", "unknown"]) == b""
+
+
+def test_a_listener_that_is_bound_anew_goes_on_dropping():
+    """Libzmq makes another socket then, as when its key is changed."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        arrivals = Arrivals()
+        callers = Callers(context, router, 10, 10.0, [], arrivals)
+        try:
+            router.bind("tcp://127.0.0.1:*")
+            address = router.getsockopt_string(zmq.LAST_ENDPOINT)
+            callers.drop((LOCKED,))
+            callers.monitor.poll(2000)
+            callers.take_events()
+            assert came_in(address, FREE)
+            assert not came_in(address, LOCKED)
+
+            callers.cut_all()
+            rebind(router, address, "listen")
+            wait_until(lambda: taken(callers, address))
+            assert came_in(address, FREE)
+
+            callers.drop(())
+            assert came_in(address, LOCKED)
+        finally:
+            callers.close()
+            arrivals.close()
+
+
+def came_in(address, source):
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    with socket.socket() as caller:
+        caller.settimeout(REFUSED_S)
+        caller.bind((source, 0))
+        try:
+            caller.connect((host, int(port)))
+        except TimeoutError:
+            return False
+        return True
+
+
+def taken(callers, address):
+    callers.take_events()
+    return not came_in(address, LOCKED)
 
 
 def failures(limits, source, count, now_ms=0):
