@@ -7,6 +7,7 @@ restated     rows to records             backlog      append: numbers and positi
 owner        who holds a store           outage       how long a database is waited for
 departed     rows that nothing holds     upkeep       lease, rows that nothing holds, history
 backend      what is asked of a database, had by postgresql and sqlite
+portable_sql statements that both take; what differs is in postgresql_sql and sqlite_sql
 store        all of it together
 """
 

@@ -23,7 +23,7 @@ from hms.store.database.backend import Claim, Transaction, Unreachable
 from hms.store.database.owner import is_dead
 from hms.store.database.pending import PendingRow
 from hms.store.database.postgresql_session import Session, Sessions, shown_as
-from hms.store.database.postgresql_sql import DEFINITIONS, prepared
+from hms.store.database.postgresql_sql import prepared
 from hms.store.database.postgresql_write import array, write
 from hms.store.database.rows import (
     BatchRow,
@@ -56,7 +56,6 @@ class PostgreSQL:
         self._prefix = prefix
         self.shown = shown_as(conninfo, prefix)
         self._sql = prepared(prefix)
-        self._definitions = [text.format(p=prefix) for text in DEFINITIONS]
         self._sessions = Sessions(conninfo, password, self.shown)
         self._claim: Claim
         self._epoch = 0
@@ -134,7 +133,11 @@ class PostgreSQL:
 
     def definitions(self) -> list[bytes]:
         """Encoded definitions, topics before their subscriptions."""
-        return [row[0] for text in self._definitions for row in self._sessions.all(text)]
+        return [
+            row[0]
+            for name in ("DESTINATIONS", "SUBSCRIPTIONS")
+            for row in self._sessions.all(self._sql[name])
+        ]
 
     def ids_below(self) -> list[int]:
         """Bounds of the ids given away, one for each node index."""

@@ -6,21 +6,14 @@ part: one statement for each table, however many rows, and nothing is copied in 
 
 from typing import Final
 
+from hms.store.database import portable_sql
+
 _NOW_MS: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::int8"
 
 STATE: Final = (
     f"SELECT node_uid, epoch, owner_host, owner_pid, owner_mark, lease_until_ms, {_NOW_MS}"  # noqa: S608
     " FROM {p}meta"
 )
-META: Final = (
-    "SELECT node_uid, epoch, last_lsn, next_position, next_number, next_seq, now_ms, event,"
-    " event_ms FROM {p}meta"
-)
-FIRST_META: Final = (
-    "INSERT INTO {p}meta SELECT 1, %s::int8, 0, '', 0, '', 0, 0, %s::int8, 1, 1, 0, '', 0"
-    " WHERE NOT EXISTS (SELECT 1 FROM {p}meta)"
-)
-VERSION: Final = "SELECT coalesce(max(version), 0) FROM {p}migration"
 MIGRATED: Final = f"INSERT INTO {{p}}migration SELECT %s, {_NOW_MS}"
 TAKE: Final = (
     "UPDATE {p}meta SET epoch = epoch + 1, owner_host = %s, owner_pid = %s, owner_mark = %s,"  # noqa: S608
@@ -31,7 +24,6 @@ END_SESSIONS: Final = (
     " AND datname = current_database() AND pid <> pg_backend_pid()"
 )
 RENEW: Final = f"UPDATE {{p}}meta SET lease_until_ms = {_NOW_MS} + %s::int8 WHERE epoch = %s::int8"  # noqa: S608
-RELEASE: Final = "UPDATE {p}meta SET lease_until_ms = 0 WHERE epoch = %s::int8"
 
 FENCE: Final = (
     "WITH mine AS (UPDATE {p}meta SET last_lsn = %s::int8, next_position = %s::int8,"  # noqa: S608
@@ -42,14 +34,10 @@ FENCE: Final = (
 )
 """Fails, and with it the whole transaction, when the store is not ours or went on without us."""
 
-END_PLACE: Final = (
-    (
-        "DELETE FROM {p}message m USING {p}subscription_message s WHERE s.holder = %s::int8"
-        " AND s.position = m.position AND NOT EXISTS (SELECT 1 FROM {p}subscription_message o"
-        " WHERE o.position = m.position AND o.holder <> s.holder)"
-    ),
-    "DELETE FROM {p}subscription_message WHERE holder = %s::int8",
-    "DELETE FROM {p}durable_subscription WHERE number = %s::int8",
+END_MESSAGES: Final = (
+    "DELETE FROM {p}message m USING {p}subscription_message s WHERE s.holder = %s::int8"
+    " AND s.position = m.position AND NOT EXISTS (SELECT 1 FROM {p}subscription_message o"
+    " WHERE o.position = m.position AND o.holder <> s.holder)"
 )
 SWEEP: Final = (
     "DELETE FROM {p}message m USING unnest(%s::int8[]) AS k(id) WHERE m.id = k.id AND NOT EXISTS"
@@ -128,38 +116,7 @@ COMMITS: Final = (
     " unnest(%s::int8[], %s::int8[], %s::int8[], %s::int8[])"
     " ON CONFLICT (client_uid, session) DO UPDATE SET number = excluded.number, lsn = excluded.lsn"
 )
-PENDING_GONE: Final = "DELETE FROM {p}pending WHERE kind = %s::int2 AND name = %s::bytea"
-PENDING: Final = "INSERT INTO {p}pending VALUES (%s::int2, %s::bytea, %s::int8, %s::bytea)"
-DESTINATION: Final = (
-    "INSERT INTO {p}destination VALUES (%s::int8, %s, %s, %s::bytea) ON CONFLICT (number) DO UPDATE"
-    " SET kind = excluded.kind, name = excluded.name, definition = excluded.definition"
-)
-SUBSCRIPTION: Final = (
-    "INSERT INTO {p}durable_subscription VALUES (%s::int8, %s, %s::int8, %s, %s, %s::bytea)"
-    " ON CONFLICT (number) DO UPDATE SET name = excluded.name, topic = excluded.topic,"
-    " client_id = excluded.client_id, selector = excluded.selector,"
-    " definition = excluded.definition"
-)
-IDS: Final = (
-    "INSERT INTO {p}message_id AS known VALUES (%s::int4, %s::int8) ON CONFLICT (node_index)"
-    " DO UPDATE SET below = greatest(known.below, excluded.below)"
-)
 
-AUDIT: Final = "INSERT INTO {p}audit VALUES (%s::int8, %s::int8, %s::bytea)"
-AUDIT_HEAD: Final = "SELECT record FROM {p}audit ORDER BY number DESC LIMIT 1"
-PRUNE_AUDIT: Final = (
-    "DELETE FROM {p}audit WHERE at_ms < %s::int8 AND number < (SELECT max(number) FROM {p}audit)"
-    " AND EXISTS (SELECT 1 FROM {p}meta WHERE epoch = %s::int8)"
-)
-
-DEFINITIONS: Final = (
-    "SELECT definition FROM {p}destination ORDER BY number",
-    "SELECT definition FROM {p}durable_subscription ORDER BY number",
-)
-IDS_BELOW: Final = "SELECT below FROM {p}message_id ORDER BY node_index"
-ALL_BATCHES: Final = "SELECT * FROM {p}producer"
-ALL_COMMITS: Final = "SELECT * FROM {p}transaction"
-ALL_PENDING: Final = "SELECT kind, name, lsn, record FROM {p}pending ORDER BY lsn"
 ALL_MESSAGES: Final = (
     "SELECT position, id, seq, destination, timestamp_ms, expires_at_ms, priority, kind,"
     " octet_length(head), octet_length(body) FROM {p}message ORDER BY position"
@@ -168,27 +125,17 @@ PAYLOADS: Final = (
     "SELECT head || body FROM {p}message WHERE position BETWEEN %s::int8 AND %s::int8"
     " ORDER BY position"
 )
-ALL_STAYS: Final = (
-    "SELECT holder, message_id, position, deliveries, attempts, due_ms, is_out"
-    " FROM {p}subscription_message ORDER BY position, holder"
-)
 READ: Final = (
     "SELECT position, head || body FROM {p}message WHERE position < %s::int8 AND position >="
     " (SELECT coalesce(max(position), 0) FROM {p}message WHERE position <= %s::int8)"
     " ORDER BY position"
 )
-PRUNE: Final = (
-    "DELETE FROM {p}log WHERE lsn IN (SELECT lsn FROM (SELECT lsn, at_ms, position FROM {p}log"
-    " ORDER BY lsn LIMIT %s::int4) oldest WHERE at_ms < %s::int8 OR position < %s::int8)"
-    " AND EXISTS (SELECT 1 FROM {p}meta WHERE epoch = %s::int8)"
-)
+_OURS: Final = " AND EXISTS (SELECT 1 FROM {p}meta WHERE epoch = {long})"
+"""Beside a commit: only while the store is ours."""
+PRUNE: Final = portable_sql.PRUNE + _OURS
+PRUNE_AUDIT: Final = portable_sql.PRUNE_AUDIT + _OURS
 
 
 def prepared(prefix: str) -> dict[str, str]:
     """The statements by name, for the tables with this prefix."""
-    every = {
-        name: text.format(p=prefix)
-        for name, text in globals().items()
-        if name.isupper() and isinstance(text, str) and not name.startswith("_")
-    }
-    return every | {"PREFIX": prefix}
+    return portable_sql.prepared(prefix, globals(), portable_sql.PARAMETERS_POSTGRESQL)

@@ -12,7 +12,6 @@ import psycopg
 from hms.errors.catalogue import StoreFailed
 from hms.store.database.backend import Transaction
 from hms.store.database.pending import PendingRows
-from hms.store.database.postgresql_sql import END_PLACE
 from hms.store.database.rows import DefinitionRow, MemoryChanges
 
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -47,8 +46,8 @@ def _fence(session: Session, sql: Statements, transaction: Transaction, lease_ms
 
 def _leave(session: Session, sql: Statements, transaction: Transaction) -> None:
     for number in transaction.changes.places_gone:
-        for text in END_PLACE:
-            session.execute(text.format(p=sql["PREFIX"]), [str(number)])
+        for name in ("END_MESSAGES", "END_STAYS", "END_SUBSCRIPTION"):
+            session.execute(sql[name], [str(number)])
     gone = transaction.changes.gone()
     _many(session, sql["LEAVE"], gone)
     if transaction.unheld:

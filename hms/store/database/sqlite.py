@@ -45,7 +45,7 @@ from hms.store.database.schema import (
     statements_from,
 )
 from hms.store.database.sqlite_file import check_file, check_size, check_tables, make_file
-from hms.store.database.sqlite_sql import DEFINITIONS, prepared
+from hms.store.database.sqlite_sql import prepared
 from hms.store.database.sqlite_write import begun, write
 
 RESERVE_BYTES: Final = 64 << 20
@@ -64,7 +64,6 @@ class SQLite:
         self._path, self._prefix = path, prefix
         self.shown = f"sqlite:{path} ({prefix}*)"
         self._sql = prepared(prefix)
-        self._definitions = [text.format(p=prefix) for text in DEFINITIONS]
         self._lock_fd = -1
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
@@ -139,7 +138,11 @@ class SQLite:
 
     def definitions(self) -> list[bytes]:
         """Encoded definitions, topics before their subscriptions."""
-        return [row[0] for text in self._definitions for row in self._all(text)]
+        return [
+            row[0]
+            for name in ("DESTINATIONS", "SUBSCRIPTIONS")
+            for row in self._all(self._sql[name])
+        ]
 
     def ids_below(self) -> list[int]:
         """Bounds of the ids given away, one for each node index."""

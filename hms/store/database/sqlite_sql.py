@@ -2,35 +2,23 @@
 
 from typing import Final
 
-META: Final = (
-    "SELECT node_uid, epoch, last_lsn, next_position, next_number, next_seq, now_ms, event,"
-    " event_ms FROM {p}meta"
-)
-FIRST_META: Final = (
-    "INSERT INTO {p}meta SELECT 1, ?, 0, '', 0, '', 0, 0, ?, 1, 1, 0, '', 0"
-    " WHERE NOT EXISTS (SELECT 1 FROM {p}meta)"
-)
-VERSION: Final = "SELECT coalesce(max(version), 0) FROM {p}migration"
+from hms.store.database import portable_sql
+
 MIGRATED: Final = "INSERT INTO {p}migration VALUES (?, ?)"
 TAKE: Final = (
     "UPDATE {p}meta SET epoch = epoch + 1, owner_host = ?, owner_pid = ?, owner_mark = ?,"
     " lease_until_ms = ?"
 )
 EPOCH: Final = "SELECT epoch FROM {p}meta"
-RELEASE: Final = "UPDATE {p}meta SET lease_until_ms = 0 WHERE epoch = ?"
 
 FENCE: Final = (
     "UPDATE {p}meta SET last_lsn = ?, next_position = ?, next_number = ?, next_seq = ?, now_ms = ?,"
     " event = ?, event_ms = ? WHERE epoch = ? AND last_lsn = ?"
 )
-END_PLACE: Final = (
-    (
-        "DELETE FROM {p}message WHERE position IN (SELECT position FROM {p}subscription_message"
-        " WHERE holder = ?1) AND NOT EXISTS (SELECT 1 FROM {p}subscription_message o"
-        " WHERE o.position = {p}message.position AND o.holder <> ?1)"
-    ),
-    "DELETE FROM {p}subscription_message WHERE holder = ?1",
-    "DELETE FROM {p}durable_subscription WHERE number = ?1",
+END_MESSAGES: Final = (
+    "DELETE FROM {p}message WHERE position IN (SELECT position FROM {p}subscription_message"
+    " WHERE holder = ?1) AND NOT EXISTS (SELECT 1 FROM {p}subscription_message o"
+    " WHERE o.position = {p}message.position AND o.holder <> ?1)"
 )
 LEAVE: Final = "DELETE FROM {p}subscription_message WHERE holder = ? AND message_id = ?"
 UNHELD: Final = (
@@ -57,48 +45,14 @@ FORGOTTEN: Final = (
 )
 COMMITS_GONE: Final = "DELETE FROM {p}transaction WHERE client_uid = ? AND session = ?"
 COMMITS: Final = "INSERT OR REPLACE INTO {p}transaction VALUES (?, ?, ?, ?)"
-DESTINATION: Final = "INSERT OR REPLACE INTO {p}destination VALUES (?, ?, ?, ?)"
-SUBSCRIPTION: Final = "INSERT OR REPLACE INTO {p}durable_subscription VALUES (?, ?, ?, ?, ?, ?)"
-IDS: Final = (
-    "INSERT INTO {p}message_id VALUES (?1, ?2) ON CONFLICT (node_index)"
-    " DO UPDATE SET below = max(below, ?2)"
-)
 
-PENDING_GONE: Final = "DELETE FROM {p}pending WHERE kind = ? AND name = ?"
-PENDING: Final = "INSERT INTO {p}pending VALUES (?, ?, ?, ?)"
-
-AUDIT: Final = "INSERT INTO {p}audit VALUES (?, ?, ?)"
-AUDIT_HEAD: Final = "SELECT record FROM {p}audit ORDER BY number DESC LIMIT 1"
-PRUNE_AUDIT: Final = (
-    "DELETE FROM {p}audit WHERE at_ms < ? AND number < (SELECT max(number) FROM {p}audit)"
-)
-"""The last one stays: the next one continues it."""
-
-DEFINITIONS: Final = (
-    "SELECT definition FROM {p}destination ORDER BY number",
-    "SELECT definition FROM {p}durable_subscription ORDER BY number",
-)
-IDS_BELOW: Final = "SELECT below FROM {p}message_id ORDER BY node_index"
-ALL_BATCHES: Final = "SELECT * FROM {p}producer"
-ALL_COMMITS: Final = "SELECT * FROM {p}transaction"
-ALL_PENDING: Final = "SELECT kind, name, lsn, record FROM {p}pending ORDER BY lsn"
 ALL_MESSAGES: Final = "SELECT * FROM {p}message ORDER BY position"
-ALL_STAYS: Final = "SELECT * FROM {p}subscription_message ORDER BY position, holder"
 READ: Final = (
     "SELECT position, head, body FROM {p}message WHERE position < ? AND position >="
     " (SELECT coalesce(max(position), 0) FROM {p}message WHERE position <= ?) ORDER BY position"
-)
-PRUNE: Final = (
-    "DELETE FROM {p}log WHERE lsn IN (SELECT lsn FROM (SELECT lsn, at_ms, position FROM {p}log"
-    " ORDER BY lsn LIMIT ?) WHERE at_ms < ? OR position < ?)"
 )
 
 
 def prepared(prefix: str) -> dict[str, str]:
     """The statements by name, for the tables with this prefix."""
-    every = {
-        name: text.format(p=prefix)
-        for name, text in globals().items()
-        if name.isupper() and isinstance(text, str) and not name.startswith("_")
-    }
-    return every | {"PREFIX": prefix}
+    return portable_sql.prepared(prefix, globals(), portable_sql.PARAMETERS_SQLITE)

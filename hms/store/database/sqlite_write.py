@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 from hms.store.database.backend import Transaction
 from hms.store.database.rows import DefinitionRow, MemoryChanges
-from hms.store.database.sqlite_sql import END_PLACE
 
 Statements = dict[str, str]
 
@@ -28,8 +27,8 @@ def write(session: sqlite3.Connection, sql: Statements, transaction: Transaction
     """All rows, in a transaction that the caller has begun."""
     changes = transaction.changes
     for number in changes.places_gone:
-        for text in END_PLACE:
-            session.execute(text.format(p=sql["PREFIX"]), [number])
+        for name in ("END_MESSAGES", "END_STAYS", "END_SUBSCRIPTION"):
+            session.execute(sql[name], [number])
     session.executemany(sql["LEAVE"], changes.gone())
     session.executemany(sql["UNHELD"], [(id_,) for id_ in transaction.unheld])
     session.executemany(sql["MESSAGES"], _message_values(transaction))
