@@ -46,6 +46,7 @@ class CutWire:
         self._pairs = []
         self._is_lost = {"up": False, "down": False}
         self._is_held = {"up": False, "down": False}
+        self._passed = {"up": None, "down": None}
         self._held = []
         self.swallowed = {"up": 0, "down": 0}
         self._is_refused = self._is_over = False
@@ -59,6 +60,11 @@ class CutWire:
         """From now on nothing arrives: "up" from the client, "down" from the node."""
         with self._guard:
             self._is_lost[way] = True
+
+    def lose_after(self, way, frames):
+        """Let so many frames pass, and lose what follows."""
+        with self._guard:
+            self._passed[way] = frames
 
     def hold(self, way):
         """From now on it waits."""
@@ -144,6 +150,10 @@ class CutWire:
                     self._held.append((other, data))
                 self._guard.notify_all()
                 return
+            if self._passed[way] is not None:
+                self._passed[way] -= frames_in(data)
+                if self._passed[way] <= 0:
+                    self._passed[way], self._is_lost[way] = None, True
         with suppress(OSError):
             other.sendall(data)
 

@@ -5,7 +5,9 @@ the same log booted again, "m" another node. Frames and answers are lost on a wi
 """
 
 import os
+import random
 import shutil
+import uuid
 import zlib
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -15,11 +17,20 @@ from cut_wire import cut_wire
 from failover_shells import SHELLS, WAIT_S
 
 import hms
+from hms.client.browse_pages import PAGE_MESSAGES
 from hms.testing import node
+from hms.wire.xa_constants import XA_OK
+from hms.wire.xid import Xid
 from tests.support.waiting import wait_until
 
-CONFIG = {"hms": {"queue": {"orders": {}, "small": {"max_messages": 1}, "other": {}}}}
+CONFIG = {
+    "hms": {
+        "queue": {"orders": {}, "small": {"max_messages": 1}, "other": {}},
+        "topic": {"news": {}},
+    }
+}
 BRIEF_S = 1.5
+FILE_BYTES = 3_000_001
 PATIENT_S = 90
 """A third of it is how long a client looks for its node while that is booted."""
 
@@ -77,7 +88,7 @@ class Opened:
 
     def __init__(self, stack, shell, addresses, *, queue="orders", **options):
         self.shell, self.errors = shell, []
-        how = {name: options.pop(name) for name in ("transacted", "ack") if name in options}
+        how = {name: options.pop(name) for name in ("transacted", "ack", "xa") if name in options}
         given = {"request_timeout_s": PATIENT_S, "reconnect_interval_s": 0.1} | options
         given["exception_listener"] = self.errors.append
         self.connection = shell.do(lambda: shell.connect(addresses, **given))
@@ -441,3 +452,168 @@ def test_v43_v44_a_log_that_went_back_is_told_with_what_it_lacks(log, opened, tm
     (lost,) = [one for one in client.errors if isinstance(one, hms.ConfirmedLost)]
     assert (lost.count, list(lost.message_ids)) == (30, sent)
     assert sorted(bodies(log.node)) == [b"0", b"1", b"2", b"3", b"4", b"goes on"]
+
+
+def test_v04_others_that_worked_meanwhile_do_not_make_it_forgotten(log, opened):
+    """As 3: the original id, stored once."""
+    client = opened(log.address)
+    sent = swallowed(log, client, "down")
+    log.wire.refuse()
+    kill_and_refuse(log)
+    log.node.boot()
+    others_work(log.node)
+    log.wire.pass_on()
+
+    receipt = sent.result(WAIT_S)
+
+    with hms.connect(log.node.address) as connection, connection.session() as session:
+        assert [one.message_id for one in session.browser("orders")] == [receipt.message_id]
+
+
+def others_work(one, clients=3):
+    """Clients that send, each with producers of its own, and leave."""
+    for _ in range(clients):
+        with hms.connect(one.address) as connection, connection.session() as session:
+            for name in ("other", "small"):
+                session.producer(name).send(b"work")
+                connection.administer("queue.purge", {"name": name})
+
+
+@pytest.fixture
+def upload(tmp_path):
+    """A file, and what a node has of it."""
+    path = tmp_path / "source.bin"
+    path.write_bytes(random.Random(7).randbytes(FILE_BYTES))
+    return path
+
+
+def sends_file(client, path):
+    return client.sending(hms.Message.file(path))
+
+
+def saved(log, folder):
+    """Each file that waits, read from the node."""
+    found = []
+    with hms.connect(log.node.address) as connection, connection.session() as session:
+        consumer = session.consumer("orders")
+        while (message := consumer.receive(0)) is not None:
+            message.save(folder / "target.bin")
+            found.append((folder / "target.bin").read_bytes())
+    return found
+
+
+@pytest.mark.parametrize("frames", [2, 14])
+def test_v19_v20_a_file_goes_on_where_the_node_has_come_to(log, opened, upload, tmp_path, frames):
+    """The answers after so many frames are lost: to a block of the file, or to its message."""
+    client = opened(log.address)
+    log.wire.lose_after("down", frames)
+    sent = sends_file(client, upload)
+    log.wire.wait_swallowed("down")
+    boot_again(log)
+
+    sent.result(WAIT_S)
+
+    assert saved(log, tmp_path) == [upload.read_bytes()]
+
+
+def test_v30_a_prepared_branch_is_in_doubt_once_and_can_be_committed(log, opened):
+    """The one who prepared it commits it over the outage."""
+    client = opened(log.address, xa=True)
+    xid, resource = prepared(client)
+    boot_again(log)
+
+    assert client.shell.do(lambda: resource.xa_recover(10)) == [xid]
+    assert client.shell.do(lambda: resource.xa_commit(xid)) == XA_OK
+
+    assert client.shell.do(lambda: resource.xa_recover(10)) == []
+    assert bodies(log.node) == [b"branch"]
+
+
+def prepared(client):
+    xid, resource = Xid(9, uuid.uuid4().bytes, b"hms"), client.session.resource
+    assert client.shell.do(lambda: resource.xa_start(xid)) == XA_OK
+    client.shell.do(lambda: client.producer.send(b"branch"))
+    assert client.shell.do(lambda: resource.xa_end(xid)) == XA_OK
+    assert client.shell.do(lambda: resource.xa_prepare(xid)) == XA_OK
+    return xid, resource
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_v34_an_automatic_acknowledgement_on_its_way_is_done_or_comes_again(
+    log, opened, is_durable
+):
+    """Done: the message is gone. Else it comes again, flagged, and the program is told."""
+    opened(log.address).sending(b"work").result(WAIT_S)
+    client = opened(log.address)
+    consumer = client.shell.do(lambda: client.session.consumer("orders"))
+    client.shell.do(lambda: client.connection.administer("queue.list"))  # behind the message
+    way = "down" if is_durable else "up"
+    log.wire.lose(way)
+    received = client.shell.begin(lambda: consumer.receive(WAIT_S))
+    log.wire.wait_swallowed(way)
+    boot_again(log)
+
+    message = received.result(WAIT_S)
+
+    assert bytes(message.body) == b"work"
+    again = client.shell.do(lambda: consumer.receive(0.2 if is_durable else WAIT_S))
+    if is_durable:
+        assert again is None
+    else:
+        assert again.redelivered
+        told = [one for one in client.errors if isinstance(one, hms.AcknowledgeLost)]
+        assert [one.when for one in told] == ["during"]
+
+
+def test_v36_acknowledgements_are_not_for_another_log(log, node_m, opened):
+    """Reported as lost; the message waits where it was."""
+    opened(log.address).sending(b"work").result(WAIT_S)
+    client = opened([log.address, node_m.address], ack=hms.AckMode.CLIENT)
+    consumer = client.shell.do(lambda: client.session.consumer("orders"))
+    client.shell.do(lambda: consumer.receive(WAIT_S))
+    log.wire.lose("up")
+    acknowledged = client.shell.begin(client.session.ack)
+    log.wire.wait_swallowed("up")
+    log.wire.refuse()
+    kill_and_refuse(log)
+
+    assert isinstance(acknowledged.exception(WAIT_S), hms.AcknowledgeLost)
+
+    log.wire.pass_on()
+    log.node.boot()
+    assert bodies(log.node) == [b"work"]
+
+
+def test_v46_a_durable_subscriber_goes_on_and_misses_nothing(log, opened):
+    """What comes twice is flagged."""
+    client = opened(log.address)
+    heard = client.shell.do(lambda: client.session.subscriber("news", durable="d46"))
+    sender = opened(log.node.address, queue="topic:news")
+    sender.sending(b"1").result(WAIT_S)
+    kill(log)
+    log.node.boot()
+    sender.sending(b"2").result(WAIT_S)
+
+    came = {}
+    while b"2" not in came:
+        one = client.shell.do(lambda: heard.receive(WAIT_S))
+        assert one.redelivered or bytes(one.body) not in came
+        came[bytes(one.body)] = one.redelivered
+
+    assert list(came) == [b"1", b"2"]
+
+
+def test_v47_a_browser_goes_on_behind_what_it_showed(log, opened):
+    """Between two pages; it skips nothing that stayed, and shows nothing twice."""
+    sender = opened(log.node.address)
+    wanted = [b"%d" % number for number in range(PAGE_MESSAGES + 5)]
+    sender.shell.do(lambda: sender.producer.send_many(wanted))
+    client = opened(log.address)
+    browser = client.shell.do(lambda: client.session.browser("orders", oldest_first=True))
+    shown = [client.shell.do(browser.next_message) for _ in range(3)]
+    boot_again(log)
+
+    while (one := client.shell.do(browser.next_message)) is not None:
+        shown.append(one)
+
+    assert [bytes(one.body) for one in shown] == wanted
