@@ -6,6 +6,7 @@ P4). All other effects of the batch wait (effect_release.py) until the log is du
 the storage worker that leads lets them go. Nobody waits for anything while holding the lock (P5).
 """
 
+import gc
 import logging
 import threading
 import time
@@ -31,7 +32,6 @@ from hms.server.client_operations import ClientOperations
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.effect_release import Outlet, ToPeer
-from hms.server.engine_lock import EngineLock
 from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
 from hms.server.histograms import BATCH_RECORDS, SECONDS, Histogram
@@ -71,6 +71,8 @@ _RETURNS = {
     Action.RETRY: Return.FAILED,
 }
 BACKLOG_BYTES_MAX = 64 << 20
+_SWITCH = (gc.disable, gc.enable)
+"""What a collector of garbage that was off, or on, becomes again behind the lock."""
 LEAD_BYTES_MAX = 64 << 10
 """A general worker that put no more into an idle log writes and syncs it itself."""
 SPACE_WAIT_S = 5.0
@@ -163,7 +165,7 @@ class Broker:
         self._facts, self._own, self._told = facts, own, RareLines(refusals.debug)
         self._store = store
         self._clock_ms = clock_ms
-        self._lock = EngineLock()
+        self._lock = threading.Lock()
         self._holds = LockStatistics()
         self._commit_seconds, self._batch_records = Histogram(), Histogram(BATCH_RECORDS)
         self.commits = self._unlooked_bytes = 0
@@ -641,26 +643,33 @@ class Broker:
 
         is_in_hand: the caller is a general worker, who may also write and sync them. may_linger:
         if nobody is notified of the change they may be synced a little later, with what comes next.
+        A collection of garbage would begin in whoever creates an object at the wrong moment, and
+        all others would wait for it: it waits until the lock is free.
         """
         state, store = self.engine.state, self._store
         with self._lock:
-            begun_s, cpu_begun_s = perf_counter(), thread_time()
-            fx, now_ms = Effects(), self._clock_ms()
-            change(fx, now_ms)
-            has_blocked = state.blocked.lines and not state.blocked.has_more  # else ticks go on
-            if has_blocked and store.sends_refused() is None:
-                self.engine.retry_blocked(now_ms, fx)
-            told = self.monitor.effects or self.monitor.changed
-            hung = drain_monitor(self.engine, self.monitor, now_ms, fx) if told else ()
-            if state.files.left:
-                self.engine.count_files(fx)
-            append_records(store, fx.records)
-            is_held = self.releases.add(fx, store.last_lsn)
-            due_ms = self._newly_due()
-            is_urgent = state.outgoing.rest or state.unfinished or state.looking.behind
-            is_behind = bool(is_urgent) and not self._goes_on
-            self._goes_on = self._goes_on or is_behind
-            self._holds.ended(begun_s, cpu_begun_s, by, fx)
+            collects = gc.isenabled()
+            gc.disable()
+            try:
+                begun_s, cpu_begun_s = perf_counter(), thread_time()
+                fx, now_ms = Effects(), self._clock_ms()
+                change(fx, now_ms)
+                has_blocked = state.blocked.lines and not state.blocked.has_more  # else ticks go on
+                if has_blocked and store.sends_refused() is None:
+                    self.engine.retry_blocked(now_ms, fx)
+                told = self.monitor.effects or self.monitor.changed
+                hung = drain_monitor(self.engine, self.monitor, now_ms, fx) if told else ()
+                if state.files.left:
+                    self.engine.count_files(fx)
+                append_records(store, fx.records)
+                is_held = self.releases.add(fx, store.last_lsn)
+                due_ms = self._newly_due()
+                is_urgent = state.outgoing.rest or state.unfinished or state.looking.behind
+                is_behind = bool(is_urgent) and not self._goes_on
+                self._goes_on = self._goes_on or is_behind
+                self._holds.ended(begun_s, cpu_begun_s, by, fx)
+            finally:
+                _SWITCH[collects]()
         if due_ms is not None:
             self.around.arm(due_ms)
         if hung or is_behind:
@@ -773,9 +782,12 @@ class Broker:
         """What somebody wants to see of the engine; it takes a moment, and changes nothing."""
         with self._lock:
             begun_s, cpu_begun_s = perf_counter(), thread_time()
+            collects = gc.isenabled()
+            gc.disable()
             try:
                 return at(self.engine)
             finally:
+                _SWITCH[collects]()
                 self._holds.ended(begun_s, cpu_begun_s, "a look")
 
     @property

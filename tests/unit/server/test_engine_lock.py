@@ -4,7 +4,6 @@ import gc
 
 import pytest
 
-from hms.server.engine_lock import EngineLock
 from tests.support.memory import MemoryNode
 
 MANY = 5_000
@@ -29,17 +28,6 @@ def collections():
         gc.disable()
 
 
-def test_a_collection_waits_until_the_lock_is_free(collections):
-    """Everybody who waits for the lock would wait for it."""
-    lock = EngineLock()
-    with lock:
-        collections.clear()
-        kept = [[n] for n in range(MANY)]
-        assert collections == []
-    kept += [[n] for n in range(MANY)]
-    assert collections
-
-
 def test_a_look_at_the_engine_and_a_change_collect_nothing(collections):
     """The two ways to its lock; behind them the collector is on again."""
     node = MemoryNode()
@@ -57,19 +45,23 @@ def test_a_look_at_the_engine_and_a_change_collect_nothing(collections):
     assert gc.isenabled()
 
 
-def test_a_fault_under_the_lock_gives_both_back(collections):
+def test_a_fault_under_the_lock_gives_the_collector_back(collections):
     """Else one fault would end all collections."""
-    lock = EngineLock()
-    with pytest.raises(KeyError), lock:
+    node = MemoryNode()
+
+    def fail(*_):
         raise KeyError
-    assert gc.isenabled()
-    with lock:
-        assert not gc.isenabled()
+
+    for way in (node.broker.look, node.broker._change):
+        with pytest.raises(KeyError):
+            way(fail)
+        assert gc.isenabled()
 
 
 def test_a_collector_that_is_off_stays_off(collections):
     """A boot switches it off for a while."""
     gc.disable()
-    with EngineLock():
-        pass
+    node = MemoryNode()
+    node.broker.look(lambda _: None)
+    node.broker._change(lambda *_: None)
     assert not gc.isenabled()
