@@ -1,14 +1,19 @@
 """The database store: the same guarantees as the journal, in tables (F-I2).
 
-rows         the tables' rows            schema       the tables and their versions
-steps        deliveries and returns      changes      what one transaction writes, netted
-remembered   producers and commits       translation  records to changes
-restated     rows to records             backlog      append: numbers and positions
-owner        who holds a store           outage       how long a database is waited for
-departed     rows that nothing holds     upkeep       lease, rows that nothing holds, history
-backend      what is asked of a database, had by postgresql and sqlite
-portable_sql statements that both take; what differs is in postgresql_sql and sqlite_sql
-store        all of it together
+backend             what a database is asked; postgresql and sqlite implement it
+portable_sql        statements that both take; the rest is in postgresql_sql and sqlite_sql
+schema, rows        the tables and their versions; their rows
+translation         records to changes of rows
+row_changes         what one transaction writes, netted
+message_steps       deliveries and returns of one message, folded into one change
+deduplication_rows  which batches and commits are kept
+pending             records that hold until another record ends them
+table_records       rows to records, for recovery
+commit_backlog      records that wait for the database, with their numbers and positions
+owner, outage       who holds a store; how long a database is waited for
+departed_messages   rows that nothing holds any more
+upkeep              lease, rows that nothing holds, history
+store               the Store interface over all of it
 """
 
 from pathlib import Path

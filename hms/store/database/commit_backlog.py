@@ -1,4 +1,4 @@
-"""The backlog: records that wait for the database, each with its numbers.
+"""Records that wait for the database, each with its numbers.
 
 Positions count all bytes ever appended, so each byte has its own and none comes twice. Only
 bookkeeping happens here, under a lock that is never held across I/O (P5).

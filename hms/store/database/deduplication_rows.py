@@ -1,4 +1,4 @@
-"""Remembered: which batches and commits the tables keep, by the rule of the engine's memory.
+"""Which batches and commits the tables keep, by the rule of the engine's memory.
 
 Of each producer the last batches by their numbers, as many as may be unconfirmed; of producers and
 sessions the ones used last. Only the keys stay in memory, the rest is in the tables.

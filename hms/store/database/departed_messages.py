@@ -1,4 +1,4 @@
-"""Departed: messages that nothing holds any more, and whose rows stay for a while.
+"""Messages that nothing holds any more, and whose rows stay for a while.
 
 A consumer may acknowledge a message while its body is still being read for somebody, for itself
 even when it acknowledges nothing (AckMode NONE). So the row goes only a minute after the message

@@ -1,4 +1,4 @@
-"""Steps: what happened to a message at one place, folded into one change of its row.
+"""What happened to a message at one place, folded into one change of its row.
 
 A row is OUT or it waits. The database knows which, the fold does not, so a run of steps is worked
 out for both cases and the database takes the one that holds.

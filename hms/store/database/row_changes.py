@@ -1,4 +1,4 @@
-"""Changes: what a run of records changes in the rows of messages, netted.
+"""What a run of records changes in the rows of messages, netted.
 
 Every commit folds what waits into one change for each row: a message that came and went within the
 run leaves nothing to write, one that came and was delivered is inserted as delivered. Rows are

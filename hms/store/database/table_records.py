@@ -1,4 +1,4 @@
-"""Restated: what the tables hold, told as the records that the engine's recovery knows.
+"""What the tables hold, as the records that the engine's recovery knows.
 
 One DICTIONARY, the bounds of message ids, then the messages as MOVED records, then MEMORY. Messages
 whose bytes lie one behind the other share a record, and its position is such that each of them is

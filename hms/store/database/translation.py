@@ -1,4 +1,4 @@
-"""Translation: from records, in their order, to changes of rows.
+"""From records, in their order, to changes of rows.
 
 What a record means stands in hms/records/transitions.py, once for the engine's recovery and for
 this; here is what it does to rows."""
