@@ -28,7 +28,7 @@ def _mixed(world):
     world.nodes[GIVER].send(2, is_persistent=False)
 
 
-def _mortal(world):
+def _expiring(world):
     world.nodes[GIVER].send(3, ttl_ms=60_000)
 
 
@@ -37,7 +37,7 @@ SCENARIOS = {
     "three of different priorities": (_three, {}),
     "one by one": (_three, {"request_max": 1}),
     "persistent and not": (_mixed, {}),
-    "mortal ones": (_mortal, {}),
+    "expiring ones": (_expiring, {}),
     "refused": (_three, {"limits": {TAKER: {"messages_max": 1}}}),
 }
 ENDS = (

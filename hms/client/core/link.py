@@ -336,7 +336,7 @@ class Link(IncomingCalls):
                 reason = "it writes another log, and the one before may hold what is not confirmed"
                 raise ConnectionLost(address=self.address, reason=reason)
             self._estrange(welcome.log)
-        self._end_mortal(welcome)
+        self._end_unlogged(welcome)
         self.is_looking, self.log = False, welcome.log
         self.keys.learn(welcome)
         for asked in self.asked.values():
@@ -361,7 +361,7 @@ class Link(IncomingCalls):
             reason = f"it leads in epoch {welcome.epoch} of its log, and epoch {seen} has begun"
             raise ConnectionLost(address=self.address, reason=reason)
 
-    def _end_mortal(self, welcome: Welcome) -> None:
+    def _end_unlogged(self, welcome: Welcome) -> None:
         """End what an earlier epoch of this log may have had, and the log does not keep: repeated,
         it might be there twice."""
         before = self._epochs.get(welcome.log, 0)

@@ -63,7 +63,7 @@ class PendingList:
         self.history: dict[int, tuple[int, int]] = {}
         """(deliveries, failed attempts) of messages that came back, by id."""
         self._standing = ReadyQueue()
-        self._mortal = ExpiryIndex()
+        self._expiring = ExpiryIndex()
         self._index: dict[int, StoredMessage] | None = None
         self._scan: ScanOrder | None = None
         self._delayed = Delayed()
@@ -96,7 +96,7 @@ class PendingList:
                 rest = self.tracks.arrived(messages)
             if uses & EXPIRING:
                 for message in [m for m in messages if m.expires_at_ms]:
-                    self._mortal.add(message)
+                    self._expiring.add(message)
         self._standing.add(rest)
         if self._index is not None:
             self._index.update((m.id, m) for m in messages)
@@ -129,7 +129,7 @@ class PendingList:
         if self.tracks is None or not self.tracks.came_back(message):
             self._standing.enter(message)
         if message.expires_at_ms:
-            self._mortal.add(message)
+            self._expiring.add(message)
         if self._index is not None:
             self._index[message.id] = message
             if self._scan is not None:
@@ -236,7 +236,7 @@ class PendingList:
         """Up to count messages go out, and no more once bytes_max are reached; those whose time is
         over leave into `expired` instead, until so many are in it."""
         standing = self._standing
-        if standing.is_run and not self._mortal.messages and self._index is None:
+        if standing.is_run and not self._expiring.messages and self._index is None:
             return self._take_run(count, bytes_max)
         taken: list[StoredMessage] = []
         room = bytes_max
@@ -304,7 +304,7 @@ class PendingList:
         self.size_bytes -= size_bytes
         self.totals.bytes -= size_bytes
         self._standing.clear()
-        self._mortal = ExpiryIndex()
+        self._expiring = ExpiryIndex()
         if self._index is not None:
             self._index.clear()
             if self._scan is not None:
@@ -364,7 +364,7 @@ class PendingList:
     def due(self, now_ms: int, count_max: int) -> list[StoredMessage]:
         """Waiting messages whose time is over, so many at once; they still wait until they are
         removed."""
-        return self._mortal.pop_due(now_ms, count_max)
+        return self._expiring.pop_due(now_ms, count_max)
 
     # looking
 
@@ -499,7 +499,7 @@ class PendingList:
         self.waiting_count -= 1
         self.totals.messages -= 1
         if message.expires_at_ms:
-            self._mortal.remove(message)
+            self._expiring.remove(message)
         if self._index is not None:
             self._index.pop(message.id, None)
             if self._scan is not None:

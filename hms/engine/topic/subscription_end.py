@@ -72,7 +72,7 @@ def remove_subscription(
 
 def end_overdue(state: State, fx: Effects) -> None:
     """Durable subscriptions whose life is over go as soon as nobody uses them (SU-11)."""
-    overdue = [s for s in state.space.mortal.values() if s.is_over(state.now_ms)]
+    overdue = [s for s in state.space.expiring.values() if s.is_over(state.now_ms)]
     for subscription in overdue:
         if not is_in_use(subscription):
             remove_subscription(state, subscription, Cause.UNSUBSCRIBED, fx)

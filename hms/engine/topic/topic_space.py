@@ -66,8 +66,8 @@ class TopicSpace:
         self.index: TopicIndex[Subscription] = TopicIndex()
         self.subscriptions: dict[int, Subscription] = {}
         """By their order, which is that of their beginning."""
-        self.mortal: dict[int, Subscription] = {}
-        """Those of them whose life ends."""
+        self.expiring: dict[int, Subscription] = {}
+        """Those of them that end at a time."""
         self._named: dict[tuple[str, Scheme, str, bool], Subscription] = {}
         self._audiences: dict[str, Audience] = {}
         self._audience_entries = 0
@@ -231,7 +231,7 @@ class TopicSpace:
         subscription.count_in(self.totals[subscription.is_durable])
         self.changed()
         if subscription.ends_at_ms:
-            self.mortal[subscription.order] = subscription
+            self.expiring[subscription.order] = subscription
         if subscription.is_durable:  # in the log a new one may come before the end of the old one
             self._named[subscription.key] = subscription
         elif subscription.name and subscription.is_shared:  # who shares none has the name alone
@@ -244,7 +244,7 @@ class TopicSpace:
         subscription.count_in(Totals())
         del self.subscriptions[subscription.order]
         self._take(subscription, -1)
-        self.mortal.pop(subscription.order, None)
+        self.expiring.pop(subscription.order, None)
         self.index.remove(pattern, subscription.order)
         self.changed()
         if self._named.get(subscription.key) is subscription:

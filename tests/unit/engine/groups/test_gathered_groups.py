@@ -163,18 +163,18 @@ def test_a_list_of_which_one_expires_is_no_list_any_more(rig):
     assert _letters(rig) == {"g1": "GROUP_INCOMPLETE", "g2": "GROUP_INCOMPLETE"}
 
 
-@pytest.mark.parametrize("mortal", [1, 2, 3])
-def test_a_list_that_was_out_when_one_expired_is_handed_out_no_more(rig, mortal):
+@pytest.mark.parametrize("expiring", [1, 2, 3])
+def test_a_list_that_was_out_when_one_expired_is_handed_out_no_more(rig, expiring):
     """Its consumer gives it back unseen; handed out again, it would come and go for ever."""
     for number in (1, 2, 3):
-        _send(rig, number, ttl_ms=5 if number == mortal else 0)
+        _send(rig, number, ttl_ms=5 if number == expiring else 0)
     rig.consume("c", "lists")
     rig.now_ms += 6
     rig.give_back("c", Return.RELEASED, "g1")
 
     assert rig.taken("c") == []
     rig.pass_time(1_000)
-    others = {f"g{number}" for number in (1, 2, 3) if number != mortal}
+    others = {f"g{number}" for number in (1, 2, 3) if number != expiring}
     assert _letters(rig) == dict.fromkeys(others, "GROUP_INCOMPLETE")
     line = rig.line("lists")
     assert line.waiting_count == line.out_count == line.held_count == 0

@@ -118,7 +118,7 @@ def test_special_messages_are_there_as_ever(tmp_path, row):
 
     after = JournalNode(tmp_path, SETTINGS)
     assert after.waiting() == before
-    assert len(after.engine.state.queues["orders"].line._mortal.messages) == (
+    assert len(after.engine.state.queues["orders"].line._expiring.messages) == (
         2 * BATCH if "ttl_ms" in row else 0
     )
 

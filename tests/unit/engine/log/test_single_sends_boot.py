@@ -95,7 +95,7 @@ def test_of_two_queues_each_has_its_own(tmp_path, made):
     after.close()
 
 
-@pytest.mark.parametrize("row", [{"ttl_ms": 60_000}, {"priority": 7}], ids=["mortal", "urgent"])
+@pytest.mark.parametrize("row", [{"ttl_ms": 60_000}, {"priority": 7}], ids=["expiring", "urgent"])
 def test_a_special_one_among_them_is_seen_at_once_and_keeps_its_turn(tmp_path, made, row):
     """It divides the others, so that no block stands around it."""
     node = life(tmp_path)
