@@ -268,15 +268,15 @@ class Engine:
 
     # bodies that are in the log only
 
-    def take_limbo(self) -> list[AwaitingPageIn]:
+    def take_awaiting_page_in(self) -> list[AwaitingPageIn]:
         """Messages that wait for their bodies; the caller reads them once they are durable."""
-        limbo, self.state.limbo = self.state.limbo, []
-        return limbo
+        awaiting_page_in, self.state.awaiting_page_in = self.state.awaiting_page_in, []
+        return awaiting_page_in
 
     def bodies_came(
         self, found: Sequence[tuple[AwaitingPageIn, bytes]], now_ms: int, fx: Effects
     ) -> None:
-        """Heads and bodies that messages in limbo waited for."""
+        """Heads and bodies that messages waited for."""
         self.state.at(now_ms)
         for waiting, payload in found:
             if waiting.relocation is not None:

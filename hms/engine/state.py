@@ -135,7 +135,7 @@ class State:
         self._guarded, self._has_gone = set[Queue | Topic](), False
         self.paged_like = b"", 0
         """Head and length of the message whose body left memory last."""
-        self.limbo: list[AwaitingPageIn] = []
+        self.awaiting_page_in: list[AwaitingPageIn] = []
         """Messages that wait for their bodies; their reader takes them away."""
         self.outgoing = Outgoing()
         self.unfinished: deque[Callable[[Effects], bool]] = deque()

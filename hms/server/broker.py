@@ -674,12 +674,14 @@ class Broker:
             self.around.arm(due_ms)
         if hung or is_behind:
             self._go_on(hung, is_behind=is_behind)
-        if may_linger and fx.records and not (fx.out or state.limbo):
+        if may_linger and fx.records and not (fx.out or state.awaiting_page_in):
             self.around.storage.notify_later()
-        elif fx.unawaited and not (is_held or state.limbo or len(fx.records) > fx.unawaited):
+        elif fx.unawaited and not (
+            is_held or state.awaiting_page_in or len(fx.records) > fx.unawaited
+        ):
             self.release(store.durable_lsn)
             self.around.storage.notify_later()
-        elif fx.records or state.limbo or (is_held and store.backlog_bytes):
+        elif fx.records or state.awaiting_page_in or (is_held and store.backlog_bytes):
             waiting_bytes = store.appended_bytes - store.safe_bytes
             if is_in_hand and waiting_bytes <= LEAD_BYTES_MAX and self.around.may_lead():
                 self.around.storage.lead_here()
@@ -715,9 +717,11 @@ class Broker:
     def lead(self) -> bool:
         """Write and sync what waits, then release what depended on it."""
         store = self._store
-        limbo = self._take_limbo() if self.engine.state.limbo else []
+        awaiting_page_in = (
+            self._take_awaiting_page_in() if self.engine.state.awaiting_page_in else []
+        )
         backlog_bytes = store.appended_bytes - store.safe_bytes
-        if not backlog_bytes and not limbo:
+        if not backlog_bytes and not awaiting_page_in:
             return False
         begun_s, before = perf_counter(), store.durable_lsn
         self.commits += 1
@@ -732,9 +736,9 @@ class Broker:
             self._progressed()
         if delivers := self.releases.release(durable_lsn):
             self._call_listeners(delivers)
-        if limbo:
-            payloads = self._bodies.of_all([waiting.message for waiting in limbo])
-            found = list(zip(limbo, payloads, strict=True))
+        if awaiting_page_in:
+            payloads = self._bodies.of_all([waiting.message for waiting in awaiting_page_in])
+            found = list(zip(awaiting_page_in, payloads, strict=True))
             self._change(lambda fx, now_ms: self.engine.bodies_came(found, now_ms, fx))
         self._unlooked_bytes += backlog_bytes
         if self._unlooked_bytes >= store.look_bytes:
@@ -752,10 +756,10 @@ class Broker:
                 for m in messages
             ]
 
-    def _take_limbo(self) -> list[AwaitingPageIn]:
+    def _take_awaiting_page_in(self) -> list[AwaitingPageIn]:
         """Messages whose bodies can be read when what the log has now is durable."""
         with self._lock:
-            return self.engine.take_limbo()
+            return self.engine.take_awaiting_page_in()
 
     def _clean(self) -> None:
         """Clean the log; what that gave back is let go of at once."""

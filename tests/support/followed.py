@@ -35,7 +35,7 @@ def disagreements(live: Engine, followed: Recovery) -> Iterator[str]:
     yield from _batches(live, followed)
     for number, place in state.places.items():
         logged = followed.places.get(number) or LoggedPlace(number)
-        yield from _place(live, place, logged, _limbo(live, place), followed)
+        yield from _place(live, place, logged, _awaiting_page_in(live, place), followed)
 
 
 def _definitions(live: Engine) -> dict[int, Any]:
@@ -92,16 +92,16 @@ def _batches(live: Engine, followed: Recovery) -> Iterator[str]:
                     yield f"batch {first} of {here.handle}: {batches[first]}, the log has {rest}"
 
 
-def _limbo(live: Engine, place: Queue | Subscription) -> set[int]:
+def _awaiting_page_in(live: Engine, place: Queue | Subscription) -> set[int]:
     """What has left its line and waits for its body."""
-    return {one.message.id for one in live.state.limbo if one.place is place}
+    return {one.message.id for one in live.state.awaiting_page_in if one.place is place}
 
 
 def _place(
     live: Engine,
     place: Queue | Subscription,
     logged: LoggedPlace,
-    limbo: set[int],
+    awaiting_page_in: set[int],
     followed: Recovery,
 ) -> Iterator[str]:
     line, name = place.line, f"{place.name} ({place.number})"
@@ -116,13 +116,13 @@ def _place(
     }
     logged.open_all()
     told = logged.waiting | logged.out
-    if (waiting.keys() | out.keys()) - limbo != told.keys() - limbo:
+    if (waiting.keys() | out.keys()) - awaiting_page_in != told.keys() - awaiting_page_in:
         yield f"{name}: {sorted(waiting)} and out {sorted(out)}, the log has {sorted(told)}"
         return
     if missing := [i for i in out if i not in logged.out]:
         yield f"{name}: {missing} are out, and wait in the log"
     for message_id, message in (waiting | out).items():
-        if message_id in limbo:
+        if message_id in awaiting_page_in:
             continue
         here, there = _facts(message), _facts(told[message_id])
         if here != there:

@@ -5,7 +5,7 @@ which are wanted next, stay in memory, and what arrives behind them waits in the
 selectors, sorting and limits never need the disk. The quota counts bodies and heads, and what a
 message costs beside them as long as its body is in memory; for those in the log only there is a
 limit of their number (docs/decisions/0022). Who sends a body to a consumer reads it back
-without the engine's lock; a dead letter, which the engine itself writes, waits in *limbo* for its
+without the engine's lock; a dead letter, which the engine itself writes, waits for its
 body, still held by the place that it comes from.
 """
 

@@ -107,11 +107,11 @@ def _wait_for_body(
 ) -> None:
     assert message.block is not None
     message.block.keep(message, place.number)
-    state.limbo.append(AwaitingPageIn(place, message, attempts, *death))
+    state.awaiting_page_in.append(AwaitingPageIn(place, message, attempts, *death))
 
 
 def body_came(state: State, waiting: AwaitingPageIn, payload: bytes, fx: Effects) -> Queue:
-    """A message in limbo becomes a dead letter; the queue that keeps it, to be dispatched."""
+    """A message whose body came becomes a dead letter; the queue that keeps it, to be dispatched."""
     place, message, attempts = waiting.place, waiting.message, waiting.attempts
     assert message.block is not None
     message.block.left(message, place.number)

@@ -42,7 +42,9 @@ def relocate(
             line = place.line
             attempts = line.attempts(message)
             line.take_one(message)
-            state.limbo.append(AwaitingPageIn(place, message, attempts, "", relocation=how))
+            state.awaiting_page_in.append(
+                AwaitingPageIn(place, message, attempts, "", relocation=how)
+            )
     _relocate(state, place, [_Going(m, m.payload) for m in resident], how, fx)
     if len(resident) < len(messages):
         fx.must_wait = True

@@ -170,7 +170,7 @@ def test_a_message_that_failed_too_often_is_not_tried_again_after_a_crash(tmp_pa
             lambda fx, now: node.engine.give_back(1, 1, 0, span, Return.FAILED, now, fx)
         )
         node.broker._change(lambda fx, now: node.engine.credit(1, 1, 0, 1, now, fx))
-    assert node.engine.state.limbo
+    assert node.engine.state.awaiting_page_in
     node.store.commit()
     node.close()
 
@@ -187,7 +187,7 @@ def test_expired_messages_go_where_they_should_with_their_bodies(tmp_path):
     fill(node, ttl_ms=1000)
     node.now_ms += 2000
     node.broker._change(lambda fx, now: node.engine.tick(now, fx))
-    assert node.engine.state.limbo
+    assert node.engine.state.awaiting_page_in
     node.close()
 
     again = life(tmp_path)
