@@ -45,7 +45,7 @@ _servers: "list[Server]" = []
 
 
 class _Mark(enum.Enum):
-    """What the inbox holds besides calls."""
+    """What the queue holds besides calls."""
 
     STOP = "leave after the current call"
     LAST = "no call comes behind this"
@@ -91,7 +91,7 @@ class Server:
         self._connection: Connection
         self._context: Context
         self._loop: EventLoop
-        self._inbox: queue.SimpleQueue[_Invocation | _Mark] = queue.SimpleQueue()
+        self._invocations: queue.SimpleQueue[_Invocation | _Mark] = queue.SimpleQueue()
         self._interrupt: Callable[[], None] = lambda: None
 
     def run(self) -> None:
@@ -130,7 +130,7 @@ class Server:
 
     def stop(self) -> None:
         """Finish the current calls and end run(); from any thread or signal handler."""
-        self._inbox.put(_Mark.STOP)
+        self._invocations.put(_Mark.STOP)
         self._interrupt()
 
     def advertise(self, name: str, handler: Handler) -> None:
@@ -151,7 +151,7 @@ class Server:
 
     def _on_invoke(self, head: InvokeHead, data: bytes) -> None:
         link = self._connection.link
-        self._inbox.put(_Invocation(head, data, link.welcome))
+        self._invocations.put(_Invocation(head, data, link.welcome))
         link.woken.append(self)
 
     def _on_error(self, error: HmsError) -> None:
@@ -200,7 +200,7 @@ class Server:
         """Run calls until the server stops."""
         while isinstance(invocation := self._next(), _Invocation):
             self._run(invocation, context)
-        self._inbox.put(invocation)  # for the other threads
+        self._invocations.put(invocation)  # for the other threads
         self._interrupt()
 
     def _next(self) -> _Invocation | _Mark:
@@ -208,7 +208,7 @@ class Server:
 
         def is_taken() -> bool:
             with contextlib.suppress(queue.Empty):
-                taken.append(self._inbox.get_nowait())
+                taken.append(self._invocations.get_nowait())
             return bool(taken)
 
         if not is_taken():
@@ -267,10 +267,10 @@ class Server:
         if not connection.is_connected:
             return
         with connection.lock:  # behind the calls that its thread has not brought yet
-            connection.link.calls.append(lambda: self._inbox.put(_Mark.LAST))
+            connection.link.calls.append(lambda: self._invocations.put(_Mark.LAST))
             connection.flush()
         with contextlib.suppress(queue.Empty):
-            while (item := self._inbox.get(timeout=LEAVE_TIMEOUT_S)) is not _Mark.LAST:
+            while (item := self._invocations.get(timeout=LEAVE_TIMEOUT_S)) is not _Mark.LAST:
                 if isinstance(item, _Invocation):
                     self._run(item, self._context)
 

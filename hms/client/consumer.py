@@ -24,10 +24,10 @@ class Consumer(ConsumerSteps):
         self,
         driver: ThreadDriver,
         session: SessionSteps,
-        inbox: PrefetchBuffer,
+        prefetched: PrefetchBuffer,
         listening: ListeningThread,
     ) -> None:
-        super().__init__(session, inbox)
+        super().__init__(session, prefetched)
         self._driver = driver
         self._listening = listening
 
@@ -39,7 +39,7 @@ class Consumer(ConsumerSteps):
         """The next message; None when the time is over. Without a time it waits forever, but no
         longer than request_timeout_s through an outage (F-K8): ConnectionLost."""
         driver = self._driver
-        if self._inbox.buffer:  # looked at again under the lock
+        if self._prefetched.buffer:  # looked at again under the lock
             with driver.lock:
                 message = self.at_hand()
                 if message is not None:

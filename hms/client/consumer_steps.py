@@ -19,7 +19,7 @@ from hms.client.file_bodies import FileInfo
 from hms.client.file_transfers import saving
 from hms.client.message import Message
 from hms.client.message_lists import Delivered, list_message
-from hms.client.opening_steps import close_inbox
+from hms.client.opening_steps import close_prefetch_buffer
 from hms.client.prefetch_buffer import PrefetchBuffer, Stamp
 from hms.client.session_steps import SessionSteps
 from hms.constants import AckMode
@@ -98,65 +98,65 @@ class Acknowledge:
 class ConsumerSteps:
     """The operations of a consumer."""
 
-    def __init__(self, session: SessionSteps, inbox: PrefetchBuffer) -> None:
+    def __init__(self, session: SessionSteps, prefetched: PrefetchBuffer) -> None:
         self._session = session
         self._requests = session.requests
         self._state = session.state
-        self._inbox = inbox
+        self._prefetched = prefetched
         self._is_closed = False
         self._listener: Listener | None = None
         self._is_client = session.state.ack_mode is AckMode.CLIENT
-        self._acknowledge, self._stamp = Acknowledge(self, inbox.stamp), inbox.stamp
+        self._acknowledge, self._stamp = Acknowledge(self, prefetched.stamp), prefetched.stamp
 
     @property
     def destination(self) -> Destination:
         """Where it receives from."""
-        return self._inbox.destination
+        return self._prefetched.destination
 
     @property
     def selector(self) -> str:
         """Its selector, empty for none."""
-        return self._inbox.opening.selector
+        return self._prefetched.opening.selector
 
     @property
     def name(self) -> str:
         """The name that it was given."""
-        return self._inbox.opening.name
+        return self._prefetched.opening.name
 
     @property
     def prefetch(self) -> int:
         """How many messages may be on their way to it."""
-        return self._inbox.opening.credit
+        return self._prefetched.opening.credit
 
     @property
     def durable(self) -> str:
         """The name of its durable subscription, "" for none."""
-        return self._inbox.opening.durable
+        return self._prefetched.opening.durable
 
     @property
     def shared(self) -> bool:
         """Whether others may share its subscription."""
-        return self._inbox.opening.is_shared
+        return self._prefetched.opening.is_shared
 
     @property
     def no_local(self) -> bool:
         """Whether it gets nothing that its own connection publishes."""
-        return self._inbox.opening.is_no_local
+        return self._prefetched.opening.is_no_local
 
     @property
     def ordered(self) -> bool:
         """Whether what failed in listen() comes again before what was prefetched behind it."""
-        return self._inbox.is_ordered
+        return self._prefetched.is_ordered
 
     @property
     def redelivery_delay_s(self) -> float:
         """How long what failed here waits before it comes again."""
-        return self._inbox.opening.redelivery_delay_ms / 1000
+        return self._prefetched.opening.redelivery_delay_ms / 1000
 
     @property
     def priority(self) -> int:
         """Its priority among the consumers of its queue or subscription."""
-        return self._inbox.opening.priority
+        return self._prefetched.opening.priority
 
     @property
     def is_over(self) -> bool:
@@ -173,7 +173,7 @@ class ConsumerSteps:
     def receiving(self, timeout_s: float | None) -> Steps[Message | None]:
         """The next message; None when the time is over and the node, which is asked then, has none
         for it either. A receive that is cancelled while it waits has taken nothing."""
-        message = (self._inbox.buffer and self.at_hand()) or self.taken()
+        message = (self._prefetched.buffer and self.at_hand()) or self.taken()
         if message is not None:
             return message
         delivered = yield from self._waiting(timeout_s)
@@ -187,7 +187,7 @@ class ConsumerSteps:
     def with_more(self, first: Message, count: int) -> list[Message]:
         """It and those behind it that are here, up to a file or a list; to come for more behind a
         file would be to say that it is done with, and nobody can have saved it yet."""
-        found, buffer = [first], self._inbox.buffer
+        found, buffer = [first], self._prefetched.buffer
         while len(found) < count and buffer and self._state.file_held is None:
             run = self._run(count - len(found)) or self._one_more()
             if not run:
@@ -198,9 +198,9 @@ class ConsumerSteps:
     def _one_more(self) -> list[Message]:
         """The next one, where something has to be looked at. What forbids it is told to who comes
         for the next message: those of this batch were taken, and must reach the application."""
-        if self._inbox.skip_expired():
-            self._state.say_soon(self._inbox)
-        buffer = self._inbox.buffer
+        if self._prefetched.skip_expired():
+            self._state.say_soon(self._prefetched)
+        buffer = self._prefetched.buffer
         if not buffer or buffer[0][0].kind == KIND_FILE or buffer[0][0].flags & FLAG_PART:
             return []
         try:
@@ -211,84 +211,84 @@ class ConsumerSteps:
 
     def _run(self, count: int) -> list[Message]:
         """The same as at_hand(), for up to `count` messages at once."""
-        inbox = self._inbox
-        buffer, room = inbox.buffer, min(inbox.allowance, count)
+        prefetched = self._prefetched
+        buffer, room = prefetched.buffer, min(prefetched.allowance, count)
         taken: list[Delivered] = []
         while len(taken) < room and buffer:
             row = buffer[0][0]
             if row.expires_at_ms or row.flags > FLAG_PERSISTENT or row.kind == KIND_FILE:
                 break
             taken.append(buffer.popleft())
-        inbox.allowance -= len(taken)
-        inbox.taken_count += len(taken)
+        prefetched.allowance -= len(taken)
+        prefetched.taken_count += len(taken)
         ids = [row.message_id for row, _, _ in taken]
         if self._is_client:
-            inbox.seen.update(dict.fromkeys(ids))
+            prefetched.seen.update(dict.fromkeys(ids))
         else:
-            inbox.acknowledged += ids
+            prefetched.acknowledged += ids
         return self._messages(taken)
 
     def at_hand(self) -> Message | None:
         """The next message if it is here and nothing has to be looked at or said for it (see
         Settling.allow). Written out, as each call within it is 5 % of what a receive costs."""
-        inbox = self._inbox
-        if inbox.allowance and inbox.buffer:
-            delivered = inbox.buffer[0]
+        prefetched = self._prefetched
+        if prefetched.allowance and prefetched.buffer:
+            delivered = prefetched.buffer[0]
             row = delivered[0]
             is_usual = (
                 not row.expires_at_ms and row.flags <= FLAG_PERSISTENT and row.kind != KIND_FILE
             )
             if is_usual:  # nothing to be looked at
-                inbox.buffer.popleft()
-                inbox.allowance -= 1
-                inbox.taken_count += 1
+                prefetched.buffer.popleft()
+                prefetched.allowance -= 1
+                prefetched.taken_count += 1
                 if self._is_client:
-                    inbox.seen[row.message_id] = None
+                    prefetched.seen[row.message_id] = None
                 else:
-                    inbox.acknowledged.append(row.message_id)
-                return self._message(delivered, inbox.stamp)
+                    prefetched.acknowledged.append(row.message_id)
+                return self._message(delivered, prefetched.stamp)
         return None
 
     def taken(self) -> Message | None:
         """The next message if one is here; what has to be said for it is in the outbox."""
-        inbox, state = self._inbox, self._state
+        prefetched, state = self._prefetched, self._state
         if state.interruption is not None:
             state.check_interrupted()
         is_ending = self._is_closed or state.is_closing or self._requests.link.is_closing
-        if is_ending or self._listener is not None or not inbox.buffer:
+        if is_ending or self._listener is not None or not prefetched.buffer:
             self._check_receiving()
         if state.file_held is not None:
             state.file_done()
-        if not inbox.buffer:
+        if not prefetched.buffer:
             return None
-        if inbox.is_credit_due:
-            state.want_more(inbox)
+        if prefetched.is_credit_due:
+            state.want_more(prefetched)
         taken = self._take()
         if taken is None:
             return None
         self._note(taken)
         if self._listener is None:
-            state.allow(inbox)
-        return self._message(taken, inbox.stamp)
+            state.allow(prefetched)
+        return self._message(taken, prefetched.stamp)
 
     def _consumed(self, delivered: Delivered) -> Message:
         self._note(delivered)
-        return self._message(delivered, self._inbox.stamp)
+        return self._message(delivered, self._prefetched.stamp)
 
     def _note(self, delivered: Delivered) -> None:
         """The application has it; a file's message is acknowledged only when that was saved."""
         row = delivered[0]
         if row.kind == KIND_FILE:
-            self._state.consumed_file(self._inbox, row.message_id)
+            self._state.consumed_file(self._prefetched, row.message_id)
         else:
-            self._state.consumed(self._inbox, row.message_id)
+            self._state.consumed(self._prefetched, row.message_id)
 
     def saving(
         self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
     ) -> Steps[None]:
         """Read the file of a message; then the message is done with, where that goes by itself."""
         yield from saving(self._requests, info, target)
-        self._state.file_saved(self._inbox, message.delivered_id)
+        self._state.file_saved(self._prefetched, message.delivered_id)
 
     def save(
         self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
@@ -298,19 +298,19 @@ class ConsumerSteps:
 
     def _next(self) -> Delivered | None:
         """The next one of the buffer; gives credit back before, so that the node keeps up."""
-        inbox = self._inbox
-        if inbox.is_credit_due:
-            self._state.want_more(inbox)
-        delivered = inbox.take()
-        if inbox.released:
-            self._state.say_soon(inbox)
+        prefetched = self._prefetched
+        if prefetched.is_credit_due:
+            self._state.want_more(prefetched)
+        delivered = prefetched.take()
+        if prefetched.released:
+            self._state.say_soon(prefetched)
         return delivered
 
     def _take(self) -> Delivered | None:
         """The next one of the buffer; what expired before it is said soon, whatever follows."""
-        delivered = self._inbox.take()
-        if self._inbox.released:
-            self._state.say_soon(self._inbox)
+        delivered = self._prefetched.take()
+        if self._prefetched.released:
+            self._state.say_soon(self._prefetched)
         return delivered
 
     def _waiting(self, timeout_s: float | None) -> Steps[Delivered | None]:
@@ -319,13 +319,13 @@ class ConsumerSteps:
         deadline = FOREVER if patience_s is None else now + patience_s
         asks_at = deadline if patience_s is None else deadline - min(patience_s / 2, POLL_S)
         asked: Pending | None = None
-        requests, link, inbox = self._requests, self._requests.link, self._inbox
+        requests, link, prefetched = self._requests, self._requests.link, self._prefetched
         while True:
-            self._state.want_more(inbox)
+            self._state.want_more(prefetched)
             requests.driver.flush()  # where the loss of the connection may show
             patience = requests.driver.loop.lost_at + requests.request_timeout_s
             may_go_on = partial(self._has_news, link.state, requests.driver.me())
-            is_due = yield Wait(inbox, may_go_on, min(asks_at, patience))
+            is_due = yield Wait(prefetched, may_go_on, min(asks_at, patience))
             delivered = self._next()
             if delivered is not None:
                 return delivered
@@ -346,7 +346,7 @@ class ConsumerSteps:
         if link.state is not State.UP or not link.limits.prefetch_bytes_max:
             return None
         pending = Pending("Poll", OnLoss.DONE)
-        link.request(Poll(self._inbox.number), pending)
+        link.request(Poll(self._prefetched.number), pending)
         return pending
 
     def _polled(self, asked: Pending | None, *, is_timed: bool) -> Steps[Delivered | None]:
@@ -375,8 +375,8 @@ class ConsumerSteps:
 
     def _has_news(self, state: State, me: object) -> bool:
         """Whether there is something to do but to wait while the link is in that state."""
-        inbox, own, link = self._inbox, self._state, self._requests.link
-        if inbox.buffer or inbox.error is not None or self._is_closed or own.is_closed:
+        prefetched, own, link = self._prefetched, self._state, self._requests.link
+        if prefetched.buffer or prefetched.error is not None or self._is_closed or own.is_closed:
             return True
         is_leaving = (own.is_closing or link.is_closing) and self._session.is_leaving(me)
         return is_leaving or link.state is not state
@@ -387,10 +387,10 @@ class ConsumerSteps:
             raise ConnectionClosed(what="consumer" if self._is_closed else "session")
         if (state.is_closing or link.is_closing) and link.state is not State.ENDED:
             self._session.check_staying()
-        if self._inbox.buffer and self._listener is None:
+        if self._prefetched.buffer and self._listener is None:
             return
-        if self._inbox.error is not None:
-            raise own_copy(self._inbox.error)
+        if self._prefetched.error is not None:
+            raise own_copy(self._prefetched.error)
         if link.state is State.ENDED:
             raise own_copy(link.error)
         if self._session.is_asynchronous:
@@ -402,7 +402,7 @@ class ConsumerSteps:
     def _message(self, delivered: Delivered, stamp: Stamp) -> Message:
         message = self._made(delivered, stamp)
         if tracing.tracer is not None:
-            message_tracing.received(self._inbox.destination, [message])
+            message_tracing.received(self._prefetched.destination, [message])
         return message
 
     def _made(self, delivered: Delivered, stamp: Stamp) -> Message:
@@ -410,15 +410,15 @@ class ConsumerSteps:
         if stamp is not self._stamp:
             self._acknowledge, self._stamp = Acknowledge(self, stamp), stamp
         if row.flags & FLAG_PART:
-            return list_message(delivered, self._inbox.destination, self._acknowledge)
-        return Message.received(row, head, body, self._inbox.destination, self._acknowledge)
+            return list_message(delivered, self._prefetched.destination, self._acknowledge)
+        return Message.received(row, head, body, self._prefetched.destination, self._acknowledge)
 
     def _messages(self, delivered: list[Delivered]) -> list[Message]:
         """The same for usual ones that were delivered just now."""
-        if self._inbox.stamp is not self._stamp:
-            self._stamp = self._inbox.stamp
+        if self._prefetched.stamp is not self._stamp:
+            self._stamp = self._prefetched.stamp
             self._acknowledge = Acknowledge(self, self._stamp)
-        destination = self._inbox.destination
+        destination = self._prefetched.destination
         messages = Message.received_many(delivered, destination, self._acknowledge)
         if tracing.tracer is not None:
             message_tracing.received(destination, messages)
@@ -429,7 +429,7 @@ class ConsumerSteps:
         if self.is_over:
             raise ConnectionClosed(what="consumer" if self._is_closed else "session")
         pending = Pending("RequestRetained", OnLoss.REPEAT)
-        self._requests.link.request(RequestRetained(self._inbox.number), pending)
+        self._requests.link.request(RequestRetained(self._prefetched.number), pending)
         yield from self._requests.answer_to(pending)
         return int(pending.value()["count"])
 
@@ -443,7 +443,7 @@ class ConsumerSteps:
         """Acknowledge a message that was delivered at that time, or all that were seen up to it."""
         if not self._is_client:
             raise IllegalState(what="message.ack()", detail="the session acknowledges by itself")
-        message_id, now = message.delivered_id, self._inbox.stamp
+        message_id, now = message.delivered_id, self._prefetched.stamp
         if stamp.incarnation != now.incarnation:
             raise AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
         if stamp != now:
@@ -453,8 +453,8 @@ class ConsumerSteps:
             raise IllegalState(what="message.ack()", detail=detail)
         session = self._session
         if tracing.tracer is not None:
-            message_tracing.settling(self._inbox.destination, message_id).end()
-        yield from session.acknowledging(self._inbox, message_id, is_upthrough=is_upthrough)
+            message_tracing.settling(self._prefetched.destination, message_id).end()
+        yield from session.acknowledging(self._prefetched, message_id, is_upthrough=is_upthrough)
 
     # ---- a listener in this process
 
@@ -467,14 +467,14 @@ class ConsumerSteps:
             if self._state.is_xa:  # F-B6
                 detail = "only synchronous receives take part in its transactions: receive()"
                 raise IllegalState(what="a listener in an XA session", detail=detail)
-        self._inbox.allowance = 0
+        self._prefetched.allowance = 0
         self._listener = listener
 
     @property
     def has_messages(self) -> bool:
         """Whether messages wait here, or it has to be said that more may come."""
-        inbox = self._inbox
-        return bool(inbox.buffer) or (inbox.is_credit_due and not self.is_over)
+        prefetched = self._prefetched
+        return bool(prefetched.buffer) or (prefetched.is_credit_due and not self.is_over)
 
     def take_for_listener(self) -> Delivered | None:
         """The next message for the listener; credit is given back when it comes for more."""
@@ -482,48 +482,48 @@ class ConsumerSteps:
 
     def handling(self, delivered: Delivered, listener: Listener) -> Steps[None]:
         """Call the listener, and settle by how it ends; what it raises goes on to the caller."""
-        stamp, inbox, message_id = self._inbox.stamp, self._inbox, delivered[0][0]
+        stamp, prefetched, message_id = self._prefetched.stamp, self._prefetched, delivered[0][0]
         is_before = self._is_client or self._state.is_transacted
         if is_before:
-            self._state.consumed(inbox, message_id)
+            self._state.consumed(prefetched, message_id)
         else:
-            self._state.handling(inbox, message_id)
+            self._state.handling(prefetched, message_id)
         message = self._made(delivered, stamp)
         try:
             if tracing.tracer is not None:
-                listener = message_tracing.processed(inbox.destination, listener)
-            yield Outside(partial(_called, listener, message, inbox.destination))
+                listener = message_tracing.processed(prefetched.destination, listener)
+            yield Outside(partial(_called, listener, message, prefetched.destination))
         except Exception as fault:
             yield from self._failed(stamp, message_id, fault)
             raise
         except BaseException:  # nobody can wait any more
             self._fail(stamp, message_id)
             raise
-        if stamp == inbox.stamp and not is_before:
-            inbox.seen.pop(message_id, None)
+        if stamp == prefetched.stamp and not is_before:
+            prefetched.seen.pop(message_id, None)
             self._note(delivered)
-            self._state.file_saved(inbox, message_id)
-        elif stamp.incarnation != inbox.stamp.incarnation and not self._state.is_transacted:
+            self._state.file_saved(prefetched, message_id)
+        elif stamp.incarnation != prefetched.stamp.incarnation and not self._state.is_transacted:
             lost = AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
             self._requests.link.report(lost)
 
     def _failed(self, stamp: Stamp, message_id: int, fault: Exception) -> Steps[None]:
         """It could not cope with the message, or says what is to become of it (Reject, Retry)."""
-        is_current, state = stamp == self._inbox.stamp, self._state
+        is_current, state = stamp == self._prefetched.stamp, self._state
         if not state.is_transacted:
             if is_current:
-                state.fail(self._inbox, message_id, fault)
+                state.fail(self._prefetched, message_id, fault)
             return
         if is_current and isinstance(fault, Reject | Retry):
-            state.judge(self._inbox, message_id, fault)
+            state.judge(self._prefetched, message_id, fault)
         if not state.is_closed:
             yield from self._session.rolling_back(reason_of(fault)[1])
 
     def _fail(self, stamp: Stamp, message_id: int) -> None:
         if self._state.is_transacted:
             self._state.rollback()
-        elif stamp == self._inbox.stamp:
-            self._state.fail(self._inbox, message_id)
+        elif stamp == self._prefetched.stamp:
+            self._state.fail(self._prefetched, message_id)
 
     # ---- its end
 
@@ -531,4 +531,4 @@ class ConsumerSteps:
         """Close; what was seen can be acknowledged until the session closes, and comes again then,
         which is no failed attempt."""
         if not self._state.is_closed:
-            yield from close_inbox(self._requests, self._state, self._inbox)
+            yield from close_prefetch_buffer(self._requests, self._state, self._prefetched)

@@ -128,7 +128,7 @@ def close_sender(requests: Requests, state: SessionState, sender: Sender) -> Ste
         yield from _closed(requests, CloseProducer(sender.number, is_doubtful))
 
 
-def open_inbox(
+def open_prefetch_buffer(
     link: Link,
     state: SessionState,
     opening: OpenConsumer,
@@ -138,7 +138,7 @@ def open_inbox(
     is_ordered: bool,
 ) -> tuple[PrefetchBuffer, Opening]:
     """A consumer that was asked for; it may be given messages before it is granted."""
-    inbox = PrefetchBuffer(
+    prefetched = PrefetchBuffer(
         link,
         opening,
         destination,
@@ -147,27 +147,29 @@ def open_inbox(
         is_ordered=is_ordered,
         on_taken_back=state.taken_back,
     )
-    link.receivers[inbox.number] = inbox
-    state.inboxes[inbox.number] = inbox
-    pending = link.request(opening, Pending("OpenConsumer", OnLoss.REPEAT, then=inbox.opened))
-    withdraw = partial(_forget_inbox, link, state, inbox)
-    return inbox, Opening(pending, withdraw, CloseConsumer(inbox.number))
+    link.receivers[prefetched.number] = prefetched
+    state.prefetch_buffers[prefetched.number] = prefetched
+    pending = link.request(opening, Pending("OpenConsumer", OnLoss.REPEAT, then=prefetched.opened))
+    withdraw = partial(_forget_prefetch_buffer, link, state, prefetched)
+    return prefetched, Opening(pending, withdraw, CloseConsumer(prefetched.number))
 
 
-def close_inbox(requests: Requests, state: SessionState, inbox: PrefetchBuffer) -> Steps[None]:
+def close_prefetch_buffer(
+    requests: Requests, state: SessionState, prefetched: PrefetchBuffer
+) -> Steps[None]:
     """Settle and close a consumer; unknown to the node if that closed it."""
     state.settle()
-    state.give_back(inbox, is_session_open=True)
-    requests.link.receivers.pop(inbox.number, None)
-    if not inbox.has_left:
-        _forget_inbox(requests.link, state, inbox)
-    if inbox.error is None:
-        yield from _closed(requests, CloseConsumer(inbox.number))
+    state.give_back(prefetched, is_session_open=True)
+    requests.link.receivers.pop(prefetched.number, None)
+    if not prefetched.has_left:
+        _forget_prefetch_buffer(requests.link, state, prefetched)
+    if prefetched.error is None:
+        yield from _closed(requests, CloseConsumer(prefetched.number))
 
 
-def _forget_inbox(link: Link, state: SessionState, inbox: PrefetchBuffer) -> None:
-    link.receivers.pop(inbox.number, None)
-    state.inboxes.pop(inbox.number, None)
+def _forget_prefetch_buffer(link: Link, state: SessionState, prefetched: PrefetchBuffer) -> None:
+    link.receivers.pop(prefetched.number, None)
+    state.prefetch_buffers.pop(prefetched.number, None)
 
 
 def _closed(requests: Requests, request: Request) -> Steps[None]:

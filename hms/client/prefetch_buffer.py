@@ -40,7 +40,7 @@ class Stamp(NamedTuple):
 class PrefetchBuffer:
     """One consumer's; see the module. clock_ms: for expiry, milliseconds since 1970 UTC.
 
-    notify: what to wake besides the inbox itself when something came. is_ordered: what failed in a
+    notify: what to wake besides this buffer when something came. is_ordered: what failed in a
     listener comes again before what was delivered behind it (F-E9). on_taken_back: told that the
     node closes it, before what is here is dropped.
     """
@@ -54,7 +54,7 @@ class PrefetchBuffer:
         notify: object,
         *,
         is_ordered: bool = False,
-        on_taken_back: Callable[["PrefetchBuffer"], None] = lambda _inbox: None,
+        on_taken_back: Callable[["PrefetchBuffer"], None] = lambda _prefetched: None,
     ) -> None:
         self.link = link
         self._on_taken_back = on_taken_back

@@ -50,9 +50,9 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
         self._driver.run(opening.granted(self.requests))
         return Producer(self._driver, self, sender, options)
 
-    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
+    def _consumer(self, prefetched: PrefetchBuffer, opening: Opening) -> Consumer:
         self._driver.run(opening.granted(self.requests))
-        return Consumer(self._driver, self, inbox, self.listening)
+        return Consumer(self._driver, self, prefetched, self.listening)
 
     def _browser(self, pages: BrowsePages) -> Browser:
         self._driver.run(pages.granted())

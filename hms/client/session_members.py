@@ -23,7 +23,7 @@ from hms.client.destinations import (
     topic_of,
 )
 from hms.client.kept_producers import KeptProducers
-from hms.client.opening_steps import Opening, open_inbox, open_sender
+from hms.client.opening_steps import Opening, open_prefetch_buffer, open_sender
 from hms.client.pending_sends import SendOptions
 from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.producer_steps import ProducerSteps
@@ -205,11 +205,11 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
             options["topic"] = destination.string
             options["credit_bytes"] = _window_bytes(prefetch_bytes, link.limits)
             request = OpenConsumer(number, self.state.number, kind, name, credit, **options)
-            inbox, opening = open_inbox(
+            prefetched, opening = open_prefetch_buffer(
                 link, self.state, request, destination, self, is_ordered=ordered
             )
             self.requests.driver.flush()
-        return self._consumer(inbox, opening)
+        return self._consumer(prefetched, opening)
 
     def browser(
         self,
@@ -243,7 +243,7 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
     def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> _P:
         raise NotImplementedError
 
-    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> _C:
+    def _consumer(self, prefetched: PrefetchBuffer, opening: Opening) -> _C:
         raise NotImplementedError
 
     def _browser(self, pages: BrowsePages) -> _B:

@@ -93,9 +93,9 @@ class SessionState(Settling):
         for number, (sender, opening) in self.senders.items():
             again = msgspec.structs.replace(opening, sent_before=sender.last_sequence)
             self._again(again, partial(self._sender_back, number))
-        for inbox in self.inboxes.values():
-            if inbox.is_open and inbox.error is None:
-                self._again(inbox.opening, partial(_inbox_back, inbox))
+        for prefetched in self.prefetch_buffers.values():
+            if prefetched.is_open and prefetched.error is None:
+                self._again(prefetched.opening, partial(_prefetch_buffer_back, prefetched))
 
     def _again(self, opening: Request, then: Callable[[Pending], None]) -> None:
         self.link.request(opening, Pending(type(opening).__name__, OnLoss.DONE, then=then))
@@ -166,19 +166,19 @@ class SessionState(Settling):
         else:
             self._ended()
         self._report_lost(self.in_doubt(), "during")
-        for inbox in list(self.inboxes.values()):
-            self._lost_id = max(inbox.seen, default=self._lost_id)
-            self._report_lost(inbox.lost(), "before")
+        for prefetched in list(self.prefetch_buffers.values()):
+            self._lost_id = max(prefetched.seen, default=self._lost_id)
+            self._report_lost(prefetched.lost(), "before")
         self.forget_left()
 
-    def taken_back(self, inbox: PrefetchBuffer) -> None:
+    def taken_back(self, prefetched: PrefetchBuffer) -> None:
         """The node closed a consumer: what was not settled comes again, flagged. A transaction that
         has received of it is rolled back there, which its commit() tells."""
-        if self.file_held is not None and self.file_held[0] is inbox:
+        if self.file_held is not None and self.file_held[0] is prefetched:
             self.file_held = None
-        self._lost_id = max(inbox.seen, default=self._lost_id)
-        self._report_lost(self.in_doubt_of(inbox.number), "during")
-        self._report_lost(inbox.lost(), "before")
+        self._lost_id = max(prefetched.seen, default=self._lost_id)
+        self._report_lost(self.in_doubt_of(prefetched.number), "during")
+        self._report_lost(prefetched.lost(), "before")
         self.forget_left()
 
     def _ended(self) -> None:
@@ -199,8 +199,8 @@ class SessionState(Settling):
     def begin_close(self) -> None:
         """Take nothing new from now on."""
         self.is_closing = True
-        for inbox in self.inboxes.values():
-            inbox.allowance = 0
+        for prefetched in self.prefetch_buffers.values():
+            prefetched.allowance = 0
         self.link.woken.append(None)
 
     def close(self) -> Pending:
@@ -208,9 +208,9 @@ class SessionState(Settling):
         self.is_closed = True
         self.file_done()
         self.settle()
-        for inbox in self.inboxes.values():
-            self.give_back(inbox)
-            self.link.receivers.pop(inbox.number, None)
+        for prefetched in self.prefetch_buffers.values():
+            self.give_back(prefetched)
+            self.link.receivers.pop(prefetched.number, None)
         self.forget()
         pending = Pending("CloseSession", OnLoss.DONE, then=self._left)
         if self.link.state is State.UP:
@@ -251,8 +251,8 @@ class SessionState(Settling):
         if not self.has_work:
             return None
         self.settle()
-        for inbox in self.inboxes.values():
-            inbox.transaction_ended()
+        for prefetched in self.prefetch_buffers.values():
+            prefetched.transaction_ended()
         self.has_work = False
         self._commits += 1
         self._commit = _Commit(self._commits, self)
@@ -275,10 +275,15 @@ class SessionState(Settling):
     def judge_only(self, verdict: Reject | Retry) -> None:
         """What is to become of the message that the transaction has received; of several nobody
         knows which one is meant."""
-        taken = [(inbox, *inbox.taken_of_transaction) for inbox in self.inboxes.values()]
+        taken = [
+            (prefetched, *prefetched.taken_of_transaction)
+            for prefetched in self.prefetch_buffers.values()
+        ]
         if self.link.state is State.UP and sum(count for _, count, _ in taken) == 1:
-            inbox, message_id = next((inbox, last) for inbox, count, last in taken if count)
-            self.judge(inbox, message_id, verdict)
+            prefetched, message_id = next(
+                (prefetched, last) for prefetched, count, last in taken if count
+            )
+            self.judge(prefetched, message_id, verdict)
 
     def rollback(self, why: str = "") -> Pending | None:
         """Ask for the rollback, and say why; None when the lost connection has brought it about."""
@@ -299,20 +304,28 @@ class SessionState(Settling):
             return None
         self.file_seen()
         self.settle()
-        self.say([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
+        self.say(
+            [
+                item
+                for prefetched in self.prefetch_buffers.values()
+                for item in prefetched.fail_seen()
+            ]
+        )
         return self._restart(Recover(self.number))
 
-    def fail(self, inbox: PrefetchBuffer, message_id: int, fault: Exception | None = None) -> None:
+    def fail(
+        self, prefetched: PrefetchBuffer, message_id: int, fault: Exception | None = None
+    ) -> None:
         """The listener could not cope with the message; with order kept, what was delivered behind
         it is taken back too, and comes again after it (F-E9)."""
-        super().fail(inbox, message_id, fault)
-        if inbox.is_ordered and self.link.state is State.UP:
+        super().fail(prefetched, message_id, fault)
+        if prefetched.is_ordered and self.link.state is State.UP:
             self.recover()
 
     def _restart(self, request: Request) -> Pending:
         self.file_held = None
-        for inbox in self.inboxes.values():
-            inbox.next_epoch()
+        for prefetched in self.prefetch_buffers.values():
+            prefetched.next_epoch()
         self.forget_left()
         return self.link.request(request, Pending(type(request).__name__, OnLoss.DONE))
 
@@ -364,7 +377,7 @@ class _Commit(Pending):
             self.failed(self.in_doubt(f"its answer was lost ({reason_of(error)})"))
 
 
-def _inbox_back(inbox: PrefetchBuffer, pending: Pending) -> None:
+def _prefetch_buffer_back(prefetched: PrefetchBuffer, pending: Pending) -> None:
     if pending.error is not None:
-        inbox.closed(pending.error)
-        inbox.link.report(pending.error)
+        prefetched.closed(pending.error)
+        prefetched.link.report(pending.error)

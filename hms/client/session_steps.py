@@ -172,28 +172,32 @@ class SessionSteps:
         if self.state.ack_mode is not AckMode.CLIENT:
             raise IllegalState(what="ack()", detail="the session acknowledges by itself")
         self.state.check_nothing_lost()
-        inboxes = self.state.inboxes.values()
-        seen = [(inbox, list(inbox.seen)) for inbox in inboxes if inbox.seen]
+        prefetch_buffers = self.state.prefetch_buffers.values()
+        seen = [
+            (prefetched, list(prefetched.seen))
+            for prefetched in prefetch_buffers
+            if prefetched.seen
+        ]
         yield from self._acknowledging(seen, wait=wait)
 
     def acknowledging(
-        self, inbox: PrefetchBuffer, message_id: int, *, is_upthrough: bool
+        self, prefetched: PrefetchBuffer, message_id: int, *, is_upthrough: bool
     ) -> Steps[None]:
         """CLIENT: acknowledge this message, or all of its consumer that were consumed up to it."""
-        seen = list(inbox.seen) if is_upthrough else [message_id]
+        seen = list(prefetched.seen) if is_upthrough else [message_id]
         upto = seen.index(message_id) + 1 if message_id in seen else 0
-        yield from self._acknowledging([(inbox, seen[:upto])])
+        yield from self._acknowledging([(prefetched, seen[:upto])])
 
     def _acknowledging(
         self, seen: list[tuple[PrefetchBuffer, list[int]]], *, wait: bool = True
     ) -> Steps[None]:
-        before = [(inbox, inbox.stamp.incarnation, ids) for inbox, ids in seen]
+        before = [(prefetched, prefetched.stamp.incarnation, ids) for prefetched, ids in seen]
         pending = self.state.acknowledge(seen, is_awaited=wait)
         if pending is None:
             return
         yield from self.requests.answer_to(pending)
-        for inbox, incarnation, ids in before:
-            if inbox.error is not None and inbox.stamp.incarnation != incarnation and ids:
+        for prefetched, incarnation, ids in before:
+            if prefetched.error is not None and prefetched.stamp.incarnation != incarnation and ids:
                 raise AcknowledgeLost(message_id=f"{ids[-1]:012x}", when="during")
 
     # ---- subscriptions

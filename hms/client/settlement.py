@@ -40,7 +40,7 @@ class Settling(Participant):
         self.link = link
         self.ack_mode = ack_mode
         self.is_transacted = is_transacted
-        self.inboxes: dict[int, PrefetchBuffer] = {}
+        self.prefetch_buffers: dict[int, PrefetchBuffer] = {}
         self._unsaid: dict[PrefetchBuffer, None] = {}
         """Those from which something was taken since the last word; a session may have thousands
         of consumers, and to ask each of them cost 30 us a message with 1,000."""
@@ -63,79 +63,79 @@ class Settling(Participant):
         self._asked: list[Settlement] = []
         """Those of a question that is not answered yet."""
 
-    def consumed(self, inbox: PrefetchBuffer, message_id: int) -> None:
+    def consumed(self, prefetched: PrefetchBuffer, message_id: int) -> None:
         """The application has the message."""
-        self._unsaid[inbox] = None
+        self._unsaid[prefetched] = None
         if self.is_transacted:
-            inbox.acknowledged.append(message_id)
+            prefetched.acknowledged.append(message_id)
             self.has_work = True
             if self.link.limits.transaction_idle_s:  # else it is said at the next receive or end
                 self.tick_s = LAZY_TICK_S
                 self._tick_soon()
         elif self.ack_mode is AckMode.CLIENT:
-            inbox.seen[message_id] = None
+            prefetched.seen[message_id] = None
         elif self.ack_mode is not AckMode.NONE:
-            inbox.acknowledged.append(message_id)
+            prefetched.acknowledged.append(message_id)
             self._held_back += 1
             most = self._held_back_max
-            if self._held_back >= most or len(inbox.acknowledged) >= most:
+            if self._held_back >= most or len(prefetched.acknowledged) >= most:
                 self.settle()
             if not self._will_tick:
                 self._tick_soon()
 
-    def handling(self, inbox: PrefetchBuffer, message_id: int) -> None:
+    def handling(self, prefetched: PrefetchBuffer, message_id: int) -> None:
         """A listener begins with the message, which is acknowledged by itself when it ends: until
         then recover() gives it back as a failed attempt."""
         if self.ack_mode is not AckMode.NONE:
-            self._unsaid[inbox] = None
-            inbox.seen[message_id] = None
+            self._unsaid[prefetched] = None
+            prefetched.seen[message_id] = None
 
-    def consumed_file(self, inbox: PrefetchBuffer, message_id: int) -> None:
+    def consumed_file(self, prefetched: PrefetchBuffer, message_id: int) -> None:
         """The application has a file's message: where it is acknowledged by itself, only when its
         file was saved, or the application comes for another one; in NONE too (F-B4)."""
         if self.is_transacted or self.ack_mode is AckMode.CLIENT:
-            self.consumed(inbox, message_id)
+            self.consumed(prefetched, message_id)
             return
         self.file_done()
-        self.file_held = inbox, message_id
-        for one in self.inboxes.values():
+        self.file_held = prefetched, message_id
+        for one in self.prefetch_buffers.values():
             one.allowance = 0
 
-    def file_saved(self, inbox: PrefetchBuffer, message_id: int) -> None:
+    def file_saved(self, prefetched: PrefetchBuffer, message_id: int) -> None:
         """The file of a message was saved."""
-        if self.file_held == (inbox, message_id):
+        if self.file_held == (prefetched, message_id):
             self.file_done()
 
     def file_seen(self) -> None:
         """The message whose file was waited for was seen, and is not done with."""
         held, self.file_held = self.file_held, None
-        if held is not None and held[0].number in self.inboxes:
+        if held is not None and held[0].number in self.prefetch_buffers:
             held[0].seen[held[1]] = None
 
     def file_done(self) -> None:
         """The message whose file was waited for is done with."""
         held, self.file_held = self.file_held, None
-        if held is not None and held[0].number in self.inboxes:
+        if held is not None and held[0].number in self.prefetch_buffers:
             self._unsaid[held[0]] = None
             held[0].acknowledged.append(held[1])
             self.settle()
 
-    def allow(self, inbox: PrefetchBuffer) -> None:
+    def allow(self, prefetched: PrefetchBuffer) -> None:
         """Let the application take what is here without a look at anything else, until anything
         that is said, in AUTO a tick too, ends it: two thirds of the cost of a message is looking.
         """
-        if self.file_held is not None or inbox not in self._unsaid or self.is_closing:
+        if self.file_held is not None or prefetched not in self._unsaid or self.is_closing:
             return
-        room = inbox.credit_left
+        room = prefetched.credit_left
         if self._is_auto:
-            room = min(room, self._held_back_max - 1 - len(inbox.acknowledged))
+            room = min(room, self._held_back_max - 1 - len(prefetched.acknowledged))
         elif not (self.is_transacted or self.ack_mode is AckMode.CLIENT):
             return
-        inbox.allowance = max(0, room)
+        prefetched.allowance = max(0, room)
 
-    def say_soon(self, inbox: PrefetchBuffer) -> None:
+    def say_soon(self, prefetched: PrefetchBuffer) -> None:
         """Something expired there: it is said with the next word, at the latest at a tick."""
-        self._unsaid[inbox] = None
+        self._unsaid[prefetched] = None
         self._tick_soon()
 
     def _tick_soon(self) -> None:
@@ -173,44 +173,50 @@ class Settling(Participant):
         self._unsure = [one for one in self._unsure if one.consumer != consumer]
         return _ids(items)
 
-    def settle(self, inbox_with_credit: PrefetchBuffer | None = None) -> None:
-        """Say what is held back; credit for the inbox from which more is wanted."""
-        self.say(self._held_back_items(inbox_with_credit))
+    def settle(self, buffer_with_credit: PrefetchBuffer | None = None) -> None:
+        """Say what is held back; credit for the consumer for which more is wanted."""
+        self.say(self._held_back_items(buffer_with_credit))
 
-    def _held_back_items(self, inbox_with_credit: PrefetchBuffer | None = None) -> list[Settlement]:
+    def _held_back_items(
+        self, buffer_with_credit: PrefetchBuffer | None = None
+    ) -> list[Settlement]:
         self._held_back = 0
         items: list[Settlement] = []
         is_giving = False
-        if inbox_with_credit is not None:
-            self._unsaid[inbox_with_credit] = None
-            is_giving = len(self._unsaid) > 1 and inbox_with_credit.is_credit_due
+        if buffer_with_credit is not None:
+            self._unsaid[buffer_with_credit] = None
+            is_giving = len(self._unsaid) > 1 and buffer_with_credit.is_credit_due
         unsaid, self._unsaid = self._unsaid, {}
-        for inbox in unsaid:
-            if inbox.number in self.inboxes:  # else it was closed meanwhile
-                is_due = inbox is inbox_with_credit or (is_giving and inbox.is_credit_near)
-                items += inbox.settlements(with_credit=is_due)
+        for prefetched in unsaid:
+            if prefetched.number in self.prefetch_buffers:  # else it was closed meanwhile
+                is_due = prefetched is buffer_with_credit or (
+                    is_giving and prefetched.is_credit_near
+                )
+                items += prefetched.settlements(with_credit=is_due)
         return items
 
-    def want_more(self, inbox: PrefetchBuffer) -> None:
+    def want_more(self, prefetched: PrefetchBuffer) -> None:
         """The application comes for another message: give credit; in AUTO settle the rest too."""
         if self._is_lazy:
-            items = inbox.settlements(with_credit=True, with_acknowledgements=False)
+            items = prefetched.settlements(with_credit=True, with_acknowledgements=False)
         else:
-            items = self._held_back_items(inbox)
+            items = self._held_back_items(prefetched)
         if items:
             self.say(items)
 
-    def fail(self, inbox: PrefetchBuffer, message_id: int, fault: Exception | None = None) -> None:
+    def fail(
+        self, prefetched: PrefetchBuffer, message_id: int, fault: Exception | None = None
+    ) -> None:
         """The listener could not cope with the message; Reject and Retry say what becomes of it."""
-        self._unsaid[inbox] = None
+        self._unsaid[prefetched] = None
         if isinstance(fault, Reject | Retry):
-            self.judge(inbox, message_id, fault)
+            self.judge(prefetched, message_id, fault)
         else:
-            self.say(inbox.fail(message_id, self._why(fault)))
+            self.say(prefetched.fail(message_id, self._why(fault)))
 
-    def judge(self, inbox: PrefetchBuffer, message_id: int, verdict: Reject | Retry) -> None:
+    def judge(self, prefetched: PrefetchBuffer, message_id: int, verdict: Reject | Retry) -> None:
         """The listener says what is to become of the message."""
-        self.say(inbox.judge(message_id, verdict, self._why(verdict)))
+        self.say(prefetched.judge(message_id, verdict, self._why(verdict)))
 
     def _why(self, fault: Exception | None) -> tuple[str, str]:
         """Where the node takes it: what the listener raised, for the reader of a dead letter."""
@@ -230,18 +236,20 @@ class Settling(Participant):
         if error is not None:
             raise error
 
-    def give_back(self, inbox: PrefetchBuffer, *, is_session_open: bool = False) -> None:
+    def give_back(self, prefetched: PrefetchBuffer, *, is_session_open: bool = False) -> None:
         """The consumer closes. What was seen and not acknowledged comes again when the session
         closes; until then it may be acknowledged (CLIENT)."""
-        self.say(inbox.say_seen())
-        is_usable = self.link.state is State.UP and inbox.error is None
+        self.say(prefetched.say_seen())
+        is_usable = self.link.state is State.UP and prefetched.error is None
         is_client = self.ack_mode is AckMode.CLIENT
-        inbox.discard(is_seen_kept=is_session_open and is_client and is_usable)
+        prefetched.discard(is_seen_kept=is_session_open and is_client and is_usable)
 
     def forget_left(self) -> None:
         """Closed consumers of which nothing is to be acknowledged any more."""
-        for inbox in [one for one in self.inboxes.values() if one.has_left and not one.seen]:
-            del self.inboxes[inbox.number]
+        for prefetched in [
+            one for one in self.prefetch_buffers.values() if one.has_left and not one.seen
+        ]:
+            del self.prefetch_buffers[prefetched.number]
 
     def check_nothing_lost(self) -> None:
         """AcknowledgeLost, once, when consumed messages were lost before they were acknowledged:
@@ -251,7 +259,10 @@ class Settling(Participant):
             raise AcknowledgeLost(message_id=f"{lost_id:012x}", when="before")
 
     def acknowledge(
-        self, inboxes: Iterable[tuple[PrefetchBuffer, list[int]]], *, is_awaited: bool = True
+        self,
+        prefetch_buffers: Iterable[tuple[PrefetchBuffer, list[int]]],
+        *,
+        is_awaited: bool = True,
     ) -> Pending | None:
         """Acknowledge messages that were seen, answered when durable; None: there are none, or
         nobody waits: then a tick asks whether it is safe, as in AUTO.
@@ -260,10 +271,10 @@ class Settling(Participant):
         """
         items: list[Settlement] = []
         last = 0
-        for inbox, message_ids in inboxes:
-            known = [one for one in message_ids if inbox.seen.pop(one, 0) is None]
-            inbox.acknowledged += known
-            items += inbox.settlements(with_credit=False)
+        for prefetched, message_ids in prefetch_buffers:
+            known = [one for one in message_ids if prefetched.seen.pop(one, 0) is None]
+            prefetched.acknowledged += known
+            items += prefetched.settlements(with_credit=False)
             last = max(known, default=last)
         self.forget_left()
         if not is_awaited:

@@ -70,8 +70,8 @@ class XaSessionState(SessionState):
     def _work_in_branch(self, *, is_it: bool) -> None:
         self.is_transacted = is_it
         self._is_auto = self._is_unanswered = not is_it
-        for inbox in self.inboxes.values():
-            inbox.allowance = 0
+        for prefetched in self.prefetch_buffers.values():
+            prefetched.allowance = 0
         for sender in self.all_senders:
             sender.is_transacted = is_it
 

@@ -326,8 +326,8 @@ class Gateway:
             peer.caller.taken_bytes += size + (FRAME_HEADERS if size < PART_BYTES else LONG_HEADERS)
             if envelope.kind is not Kind.HEARTBEAT:
                 touched.append(peer)
-                peer.inbox.append((envelope, payload))
-                peer.inbox_bytes += size + FRAME_BYTES
+                peer.received.append((envelope, payload))
+                peer.received_bytes += size + FRAME_BYTES
         for peer in touched:
             self._pass_on(peer)
 
@@ -359,9 +359,9 @@ class Gateway:
             listener.callers.cut_large(listener.descriptor(), size)
 
     def _pass_on(self, peer: Peer) -> None:
-        if batch := peer.inbox:
-            size = peer.inbox_bytes
-            peer.inbox, peer.inbox_bytes = [], 0
+        if batch := peer.received:
+            size = peer.received_bytes
+            peer.received, peer.received_bytes = [], 0
             ledger = self.ledger
             if not ledger.came(peer.key, size):
                 self._close_peer(peer)

@@ -51,7 +51,7 @@ _HEARTBEAT = frame(Kind.HEARTBEAT, count=0)
 class Peer:
     """A connection that said HELLO; times are seconds of the gateway's clock.
 
-    inbox holds this turn's frames, inbox_bytes what they count in the ledger, pending those that
+    received holds this turn's frames, received_bytes their size in the ledger, pending those that
     there is no room for. unread_max: how many bytes libzmq and the network may hold for it. who:
     what its transport proves of it.
     """
@@ -64,8 +64,8 @@ class Peer:
     heard_at: float
     sent_at: float
     is_accepted: bool = False
-    inbox: list[tuple[Envelope, bytes | memoryview]] = field(default_factory=list)
-    inbox_bytes: int = 0
+    received: list[tuple[Envelope, bytes | memoryview]] = field(default_factory=list)
+    received_bytes: int = 0
     pending: deque[FrameParts] = field(default_factory=deque)
     pending_bytes: int = 0
     unread_max: int = 1 << 62

@@ -33,7 +33,7 @@ def connection(node: FakeNode):
 
 def _await_buffered(consumer: hms.Consumer, count: int) -> None:
     """Until so many messages wait in the client."""
-    until(lambda: len(consumer._inbox.buffer) >= count, pause_s=0.001)
+    until(lambda: len(consumer._prefetched.buffer) >= count, pause_s=0.001)
 
 
 def test_a_message_is_received_and_acknowledged_by_itself(connection, node):
@@ -236,7 +236,7 @@ def test_credit_comes_back_in_batches(connection, node):
     """One credit frame per message would double the frames; none at all would stall the node."""
     consumer = connection.session().consumer("orders", prefetch=10)
     for first in range(1, 31, 5):
-        node.wait(lambda: node.consumers[consumer._inbox.number].credit >= 5)
+        node.wait(lambda: node.consumers[consumer._prefetched.number].credit >= 5)
         node.deliver(*((number, b"x") for number in range(first, first + 5)))
         for _ in range(5):
             assert consumer.receive(WAIT_S) is not None
@@ -257,9 +257,9 @@ def test_with_a_prefetch_of_one_the_next_message_waits_at_the_node(connection, n
 
     node.wait(lambda: node.settled(Action.ACKNOWLEDGE) == [1])
 
-    assert node.consumers[consumer._inbox.number].credit == 0
+    assert node.consumers[consumer._prefetched.number].credit == 0
     assert consumer.receive_nowait() is None
-    node.wait(lambda: node.consumers[consumer._inbox.number].credit == 1)
+    node.wait(lambda: node.consumers[consumer._prefetched.number].credit == 1)
 
 
 def test_a_message_that_expired_in_the_buffer_is_released(connection, node):
@@ -396,9 +396,11 @@ def test_a_consumer_that_the_node_closes_says_why(connection, node):
 
     consumer = connection.session().consumer("orders")
     node.deliver((1, b"before"))
-    event = structures.Event("consumer_closed", consumer._inbox.number, 4001, {"kind": "queue"})
+    event = structures.Event(
+        "consumer_closed", consumer._prefetched.number, 4001, {"kind": "queue"}
+    )
     node.tell(Kind.EVENT, structures.encode(event))
-    until(lambda: consumer._inbox.error is not None)
+    until(lambda: consumer._prefetched.error is not None)
 
     with pytest.raises(hms.DestinationNotFound):
         consumer.receive(WAIT_S)

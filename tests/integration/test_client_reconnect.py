@@ -212,7 +212,7 @@ def test_a_prefetched_message_is_dropped_by_the_loss(connection, node, errors):
     """F-K5: it comes again, flagged; keeping it would hand it out twice."""
     consumer = connection.session().consumer("orders")
     node.deliver((1, b"first"))
-    until(lambda: consumer._inbox.buffer, pause_s=0.001)
+    until(lambda: consumer._prefetched.buffer, pause_s=0.001)
 
     node.drop()
     errors.get(timeout=WAIT_S)

@@ -68,12 +68,12 @@ def consumer(client: Client, place: str, ack: AckMode = AckMode.CLIENT) -> Steps
     yield from open_queue(unit, place, is_picky=True)
     while not world.is_ending:
         (inbound,) = unit.inbounds
-        if rng.random() < 0.1 and inbound.inbox.error is None:
+        if rng.random() < 0.1 and inbound.prefetched.error is None:
             yield from inbound.wait()
         else:
             yield news(inbound)
         roll = rng.random()
-        if inbound.inbox.error is not None or roll < 0.04:
+        if inbound.prefetched.error is not None or roll < 0.04:
             yield from inbound.close()
             yield from open_queue(unit, place, is_picky=True)
         elif roll < 0.6 or not inbound.seen:
@@ -98,12 +98,12 @@ def transfer(client: Client, source: str, *targets: str) -> Steps:
     while not world.is_ending:
         (inbound,) = unit.inbounds
         for _ in range(rng.randint(0, 3)):
-            if inbound.has_news and inbound.inbox.error is None:
+            if inbound.has_news and inbound.prefetched.error is None:
                 yield from inbound.take()
         if unit.outbounds:
             for _ in range(rng.randint(0, 3)):
                 yield from rng.choice(unit.outbounds).send()
-        if rng.random() < 0.05 or inbound.inbox.error is not None:
+        if rng.random() < 0.05 or inbound.prefetched.error is not None:
             yield from inbound.close()
             yield from open_queue(unit, source)
         yield pause(client)
@@ -132,7 +132,7 @@ def subscriber(
                 yield from unit.rollback()
             continue
         yield from _attend(unit, unit.inbounds[0])
-        if unit.inbounds[0].inbox.error is None and rng.random() < 0.3:
+        if unit.inbounds[0].prefetched.error is None and rng.random() < 0.3:
             yield from _end_subscription(unit, topic, name)
             color = rng.choice(colors)
         else:
@@ -146,7 +146,7 @@ def _attend(unit: Unit, inbound: Inbound) -> Steps:
     world, rng = unit.world, unit.rng
     for _ in range(rng.randint(1, 25)):
         yield lambda: inbound.has_news or world.is_ending or rng.random() < 0.02
-        if inbound.inbox.error is not None or world.is_ending:
+        if inbound.prefetched.error is not None or world.is_ending:
             return
         yield from inbound.take()
         roll = rng.random()
@@ -181,7 +181,7 @@ def passing(client: Client, topic: str) -> Steps:
         for _ in range(rng.randint(1, 40)):
             (inbound,) = unit.inbounds
             yield news(inbound)
-            if inbound.inbox.error is not None or world.is_ending:
+            if inbound.prefetched.error is not None or world.is_ending:
                 break
             yield from inbound.take()
         yield from inbound.close()

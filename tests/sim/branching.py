@@ -46,7 +46,7 @@ def mover(client: Client, source: str, *targets: str) -> Steps:
             yield pause(client)
             yield from branches.complete()
         (inbound,) = unit.inbounds
-        if rng.random() < 0.05 or inbound.inbox.error is not None:
+        if rng.random() < 0.05 or inbound.prefetched.error is not None:
             yield from inbound.close()
             yield from open_queue(unit, source)
         yield pause(client)
@@ -56,7 +56,7 @@ def mover(client: Client, source: str, *targets: str) -> Steps:
 def _work(unit: Unit) -> Steps:
     (inbound,) = unit.inbounds
     for _ in range(unit.rng.randint(0, 3)):
-        if inbound.has_news and inbound.inbox.error is None:
+        if inbound.has_news and inbound.prefetched.error is None:
             yield from inbound.take()
     for _ in range(unit.rng.randint(0, 2)):
         yield from unit.rng.choice(unit.outbounds).send()

@@ -29,9 +29,9 @@ class Inbound:
 
     def __init__(self, unit: "Unit", consumer: "Consumer", place: str) -> None:
         self.unit, self.consumer, self.place = unit, consumer, place
-        self.inbox = consumer.inbox
+        self.prefetched = consumer.prefetched
         self.seen: dict[int, list[Receipt]] = {}
-        self._counts = random.Random(self.inbox.number)  # drawn beside it: seeds stay as told
+        self._counts = random.Random(self.prefetched.number)  # drawn beside it: seeds stay as told
         self._said: list[tuple[int, Receipt]] = []
         """What was acknowledged without an answer, and in which incarnation."""
 
@@ -39,16 +39,16 @@ class Inbound:
     def has_news(self) -> bool:
         """Whether a receive would return at once, or raise; who waits for that in a receive gives
         back what was taken."""
-        inbox, unit = self.inbox, self.unit
-        is_waiting = not inbox.buffer and inbox.error is None and unit.client.is_up
-        if is_waiting and inbox.window.taken(0):
-            unit.state.want_more(inbox)
+        prefetched, unit = self.prefetched, self.unit
+        is_waiting = not prefetched.buffer and prefetched.error is None and unit.client.is_up
+        if is_waiting and prefetched.window.taken(0):
+            unit.state.want_more(prefetched)
             unit.shell.flush()
-        return bool(inbox.buffer) or inbox.error is not None
+        return bool(prefetched.buffer) or prefetched.error is not None
 
     def take(self) -> "Generator[Condition, None, Receipt | None]":
         """As Consumer.receive(0), or receive_many(); of several a poisonous one, or the first."""
-        if self.inbox.error is not None and not self.inbox.buffer:
+        if self.prefetched.error is not None and not self.prefetched.buffer:
             return None
         drive, count = self.unit.shell.drive, self._counts.choice((1, 1, 2, 7))
         try:
@@ -56,7 +56,7 @@ class Inbound:
                 return self._took((yield from drive(self.consumer.receiving(0))))
             found = yield from drive(self.consumer.receiving_many(count, 0))
         except HmsError:
-            if self.inbox.error is None:
+            if self.prefetched.error is None:
                 raise
             return None  # the node closed it while it was asked
         receipts = [receipt for one in found if (receipt := self._took(one)) is not None]
@@ -99,14 +99,14 @@ class Inbound:
             books.acknowledging(receipt)
             taken = Taken(self.unit.client.name, row.message_id, count)
             receipt.unanswered.append(taken)
-            self._said.append((self.inbox.stamp.incarnation, receipt))
+            self._said.append((self.prefetched.stamp.incarnation, receipt))
 
     def _arrival(self, delivered: Delivered) -> Arrival:
         row, head, body = delivered
         place = self.place
         if place.startswith("passing:"):  # every connection makes another subscription
-            place = f"{place}.{self.inbox.number}.{self.inbox.stamp.incarnation}"
-        color = self.inbox.opening.selector.removeprefix("color = '").rstrip("'")
+            place = f"{place}.{self.prefetched.number}.{self.prefetched.stamp.incarnation}"
+        color = self.prefetched.opening.selector.removeprefix("color = '").rstrip("'")
         return Arrival(
             letter_place(place, head),
             row.message_id,
@@ -119,8 +119,8 @@ class Inbound:
     def acknowledge(self, count: int) -> "Iterator[Condition]":
         """The first of those that were seen, or one of them, and wait until that is durable; or be
         cancelled."""
-        unit, inbox, books, rng = self.unit, self.inbox, self.unit.books, self.unit.rng
-        chosen = list(inbox.seen)[:count]
+        unit, prefetched, books, rng = self.unit, self.prefetched, self.unit.books, self.unit.rng
+        chosen = list(prefetched.seen)[:count]
         if not chosen:
             return
         is_one = rng.random() < 0.2
@@ -128,7 +128,7 @@ class Inbound:
         receipts = [receipt for one in chosen for receipt in self.seen.pop(one)]
         for receipt in receipts:
             books.acknowledging(receipt)
-        steps = unit.session.acknowledging(inbox, chosen[-1], is_upthrough=not is_one)
+        steps = unit.session.acknowledging(prefetched, chosen[-1], is_upthrough=not is_one)
         with contextlib.suppress(AcknowledgeLost, asyncio.CancelledError):
             yield from unit.shell.drive(steps, is_cancelled=lambda: rng.random() < 0.01)
             for receipt in receipts:
@@ -136,7 +136,7 @@ class Inbound:
 
     def give_back(self) -> list[Receipt]:
         """What was seen and not acknowledged is about to be said to have failed."""
-        known = [receipts for one, receipts in self.seen.items() if one in self.inbox.seen]
+        known = [receipts for one, receipts in self.seen.items() if one in self.prefetched.seen]
         failing = list(dict.fromkeys(receipt for receipts in known for receipt in receipts))
         for receipt in failing:
             receipt.failures += 1
@@ -145,7 +145,7 @@ class Inbound:
 
     def said(self) -> list[Receipt]:
         """What was acknowledged without an answer on this connection."""
-        incarnation = self.inbox.stamp.incarnation
+        incarnation = self.prefetched.stamp.incarnation
         return [receipt for then, receipt in self._said if then == incarnation]
 
     def close(self) -> "Iterator[Condition]":
@@ -155,13 +155,13 @@ class Inbound:
         unit, login, said = self.unit, self.unit.login, self.said()
         unit.inbounds.remove(self)
         unit.closed.append(self)
-        is_open = self.inbox.error is None
+        is_open = self.prefetched.error is None
         yield from unit.shell.drive(self.consumer.closing())
         if is_open and login is not None and unit.login is login:
             for receipt in said:
                 unit.books.acknowledged(receipt)
         if self._counts.random() < 0.5:
-            yield from self.acknowledge(len(self.inbox.seen))
+            yield from self.acknowledge(len(self.prefetched.seen))
 
 
 def letter_place(place: str, head: bytes) -> str:

@@ -166,16 +166,17 @@ def disagreements(client: "Client", node: Node) -> Iterator[str]:
     """What client and node count differently while nothing is on its way between them."""
     connection = node.engine.state.connections[node.broker.doorman.numbers[client.pipe.peer]]
     for participant in client.link.participants:
-        for inbox in getattr(participant, "inboxes", {}).values():
-            consumer = connection.consumers.get(inbox.number)
-            if consumer is None or not inbox.is_open or consumer.listener:
+        for prefetched in getattr(participant, "prefetch_buffers", {}).values():
+            consumer = connection.consumers.get(prefetched.number)
+            if consumer is None or not prefetched.is_open or consumer.listener:
                 continue
-            if consumer.epoch != inbox.stamp.epoch:
-                yield f"epoch {consumer.epoch} at the node, {inbox.stamp.epoch} at {client.name}"
-            credit = consumer.credit + len(inbox.buffer) + inbox.taken_count
+            if consumer.epoch != prefetched.stamp.epoch:
+                here = prefetched.stamp.epoch
+                yield f"epoch {consumer.epoch} at the node, {here} at {client.name}"
+            credit = consumer.credit + len(prefetched.buffer) + prefetched.taken_count
             if credit != consumer.credit_at_open:
                 yield f"credit of {client.name}: {credit} of {consumer.credit_at_open}"
-            room = consumer.room_bytes + inbox.window.unreturned_bytes
+            room = consumer.room_bytes + prefetched.window.unreturned_bytes
             if room != consumer.window_bytes:
                 yield f"window of {client.name}: {room} of {consumer.window_bytes}"
 

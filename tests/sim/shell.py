@@ -93,10 +93,10 @@ def _outcome(step: Wait | Outside) -> object:
 class Consumer(ConsumerSteps):
     """A consumer whose messages stay as they were delivered."""
 
-    def __init__(self, session: "Session", inbox: PrefetchBuffer, opening: Opening) -> None:
-        super().__init__(session, inbox)
+    def __init__(self, session: "Session", prefetched: PrefetchBuffer, opening: Opening) -> None:
+        super().__init__(session, prefetched)
         self.opening = opening
-        self.inbox = inbox
+        self.prefetched = prefetched
 
     def _message(self, delivered: Delivered, _stamp: Stamp) -> Any:
         return delivered
@@ -122,8 +122,8 @@ class Session(SessionMembers[Producer, Consumer, BrowsePages]):
     def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
         return Producer(self, sender, options, opening)
 
-    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
-        return Consumer(self, inbox, opening)
+    def _consumer(self, prefetched: PrefetchBuffer, opening: Opening) -> Consumer:
+        return Consumer(self, prefetched, opening)
 
     def _browser(self, pages: BrowsePages) -> BrowsePages:
         return pages

@@ -133,7 +133,7 @@ def _round(work: Work, consumer: Consumer, books: Books) -> Steps:
     if work.state.is_transacted:
         outcome = yield from work.commit()
     else:
-        steps = work.session.acknowledging(consumer.inbox, found[-1][0], is_upthrough=True)
+        steps = work.session.acknowledging(consumer.prefetched, found[-1][0], is_upthrough=True)
         try:
             yield from work.shell.drive(steps)
             outcome = DONE

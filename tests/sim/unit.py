@@ -104,8 +104,8 @@ class Unit:
         is_cancelled, rng = True, self.rng
         while is_cancelled:
             consumer, is_cancelled = make(), False
-            consumer.inbox._clock_ms = lambda: self.world.now_ms
-            self.world.places[self.client.uid, consumer.inbox.number] = place
+            consumer.prefetched._clock_ms = lambda: self.world.now_ms
+            self.world.places[self.client.uid, consumer.prefetched.number] = place
             opening = consumer.opening.granted(self.shell.requests)
             try:
                 yield from self.shell.drive(opening, is_cancelled=lambda: rng.random() < 0.02)

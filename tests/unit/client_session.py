@@ -12,7 +12,7 @@ from hms.wire.packed_messages import DELIVERED_ROW
 from hms.wire.structures import OpenConsumer
 
 
-def make_inbox(
+def make_prefetch_buffer(
     link: Link,
     state: SessionState,
     credit: int = 10,
@@ -23,10 +23,12 @@ def make_inbox(
 ) -> PrefetchBuffer:
     """A consumer of the session, 5 if not said otherwise."""
     opening = OpenConsumer(number, state.number, "queue", "q", credit, credit_bytes=credit_bytes)
-    inbox = PrefetchBuffer(link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered)
-    link.receivers[number] = inbox
-    state.inboxes[number] = inbox
-    return inbox
+    prefetched = PrefetchBuffer(
+        link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered
+    )
+    link.receivers[number] = prefetched
+    state.prefetch_buffers[number] = prefetched
+    return prefetched
 
 
 def make_state(link: Link, ack: hms.AckMode = hms.AckMode.AUTO, **kind: bool) -> SessionState:
@@ -45,10 +47,10 @@ def deliver(
     link.receive(frames.frame(Kind.DELIVER, head + b"".join(rows)), 1.0)
 
 
-def consume(state: SessionState, inbox: PrefetchBuffer) -> int:
+def consume(state: SessionState, prefetched: PrefetchBuffer) -> int:
     """The application takes the next message; its id."""
-    message_id = inbox.take()[0].message_id
-    state.consumed(inbox, message_id)
+    message_id = prefetched.take()[0].message_id
+    state.consumed(prefetched, message_id)
     return message_id
 
 

@@ -24,11 +24,11 @@ class Consumer(Opened, ConsumerSteps):
         self,
         driver: LoopDriver,
         session: SessionSteps,
-        inbox: PrefetchBuffer,
+        prefetched: PrefetchBuffer,
         opening: Opening,
         listening: ListeningTask,
     ) -> None:
-        super().__init__(session, inbox)
+        super().__init__(session, prefetched)
         self._driver = driver
         self._listening = listening
         self._opening = opening

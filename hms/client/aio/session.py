@@ -160,8 +160,8 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
     def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
         return Producer(self._driver, self, sender, options, opening)
 
-    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
-        return Consumer(self._driver, self, inbox, opening, self.listening)
+    def _consumer(self, prefetched: PrefetchBuffer, opening: Opening) -> Consumer:
+        return Consumer(self._driver, self, prefetched, opening, self.listening)
 
     def _browser(self, pages: BrowsePages) -> Browser:
         return Browser(self._driver, pages)

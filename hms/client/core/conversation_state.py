@@ -57,7 +57,7 @@ class ConversationState:
         self.last = Part()
         self.error: HmsError | None = None
         self._link = link
-        self._inbox: deque[Part] = deque()
+        self._parts: deque[Part] = deque()
         self._room = WINDOW if is_server else 0
         self._taken = 0
 
@@ -70,10 +70,10 @@ class ConversationState:
             self._room += head.count
         elif head.what == DISCONNECTED:
             self.ended(TPEV_DISCONIMM)
-        elif len(self._inbox) >= WINDOW:
+        elif len(self._parts) >= WINDOW:
             self.disconnect()  # it breaks the rules, and might as well flood us
         elif not self.event:
-            self._inbox.append(Part(head.kind, data, head.gives_control))
+            self._parts.append(Part(head.kind, data, head.gives_control))
 
     def ended(self, event: int, last: Part = Part(), error: HmsError | None = None) -> None:  # noqa: B008 - immutable
         """Nothing comes behind this."""
@@ -114,13 +114,13 @@ class ConversationState:
     def receiving(self, deadline: float) -> Steps[tuple[int, Part] | None]:
         """What the other side says, or the event that ended it and its last data; None when
         nothing came in time. ConversationProtocol."""
-        if self.has_control and not (self._inbox or self.event):
+        if self.has_control and not (self._parts or self.event):
             raise ConversationProtocol(what="tprecv()", detail="this side has control: tpsend()")
-        if not (yield Wait(self, lambda: self._inbox or self.event, deadline)):
+        if not (yield Wait(self, lambda: self._parts or self.event, deadline)):
             return None
-        if not self._inbox:
+        if not self._parts:
             return self.event, self.last
-        part = self._inbox.popleft()
+        part = self._parts.popleft()
         self.has_control = self.has_control or part.gives_control
         self._taken += 1
         if self._taken >= WINDOW // 2 and not self.event:
@@ -132,13 +132,13 @@ class ConversationState:
         """Wait until this side may speak, though it has not heard all yet; False: not in time."""
 
         def is_given() -> bool:
-            return bool(self.has_control or self.event or any(p.gives_control for p in self._inbox))
+            return bool(self.has_control or self.event or any(p.gives_control for p in self._parts))
 
         if not (yield Wait(self, is_given, deadline)):
             return False
         if not self.has_control and not self.event:
             self.has_control = True
-            self._inbox = deque(part._replace(gives_control=False) for part in self._inbox)
+            self._parts = deque(part._replace(gives_control=False) for part in self._parts)
         return True
 
     def _tell(self, head: TalkHead, data: bytes = b"") -> None:

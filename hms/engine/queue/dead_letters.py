@@ -111,7 +111,7 @@ def _wait_for_body(
 
 
 def body_came(state: State, waiting: AwaitingPageIn, payload: bytes, fx: Effects) -> Queue:
-    """A message whose body came becomes a dead letter; the queue that keeps it, to be dispatched."""
+    """A message whose body came becomes a dead letter; the queue that keeps it."""
     place, message, attempts = waiting.place, waiting.message, waiting.attempts
     assert message.block is not None
     message.block.left(message, place.number)

@@ -47,4 +47,4 @@ class Heard:
     budget: int = FRAMES_PER_S_MAX
     shunned_until: float = 0.0
     addresses: tuple[str, ...] = ()
-    inbox: list[tuple[Incarnation, bytes]] = field(default_factory=list)
+    received: list[tuple[Incarnation, bytes]] = field(default_factory=list)

@@ -174,8 +174,8 @@ class Links:
         """Tell that nodes came or went, behind what they said before."""
         for change in changes:
             heard = self._hearing.heard[change.node]
-            if heard.inbox:
-                said, heard.inbox = heard.inbox, []
+            if heard.received:
+                said, heard.received = heard.received, []
                 self._on_word(change.node, said)  # if there is no room, it is said again
             name = self._names[change.node]
             if change.is_up:

@@ -88,7 +88,7 @@ class LinkReceiver:
 
     def forget(self, index: int) -> None:
         """What a node has said so far does not count."""
-        self.heard[index].inbox.clear()
+        self.heard[index].received.clear()
 
     def take_turn(self, now: float) -> None:
         """Answer the guard's questions, read some frames, hand the words on."""
@@ -136,9 +136,9 @@ class LinkReceiver:
                 break
             self._take(pipe.bytes, parts, now)
         for index, heard in self.heard.items():
-            if heard.inbox:
-                inbox, heard.inbox = heard.inbox, []
-                if not self._on_word(index, inbox):
+            if heard.received:
+                received, heard.received = heard.received, []
+                if not self._on_word(index, received):
                     self._owner.cut(index, "more came than this node can take", now)
 
     def _take(self, pipe: bytes, parts: "Sequence[zmq.Frame]", now: float) -> None:
@@ -175,7 +175,7 @@ class LinkReceiver:
         )
         life = envelope.voice.life
         if kind is LinkKind.WORD and self.members.is_welcome(envelope.node, life):
-            heard.inbox.append((life, payload))
+            heard.received.append((life, payload))
 
     def _greet(
         self, pipe: bytes, envelope: LinkEnvelope, body: HelloBody, key_name: str, now: float

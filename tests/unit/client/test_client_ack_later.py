@@ -2,7 +2,7 @@
 
 import pytest
 from client_link import sent
-from client_session import consume, deliver, make_inbox, make_state, settlements
+from client_session import consume, deliver, make_prefetch_buffer, make_state, settlements
 
 import hms
 from hms.client.core.link import Link
@@ -13,17 +13,17 @@ from hms.wire.frames import Action, Kind
 def seen_by(link: Link, count: int):
     """A CLIENT session whose application has seen so many messages."""
     state = make_state(link, hms.AckMode.CLIENT)
-    inbox = make_inbox(link, state, credit=100)
+    prefetched = make_prefetch_buffer(link, state, credit=100)
     deliver(link, *range(1, count + 1))
     for _ in range(count):
-        consume(state, inbox)
-    return state, inbox
+        consume(state, prefetched)
+    return state, prefetched
 
 
 def test_they_are_sent_at_once_and_asked_about_at_a_tick(link):
     """So nobody waits, and what is in doubt stays known."""
-    state, inbox = seen_by(link, 3)
-    assert state.acknowledge([(inbox, [1, 2, 3])], is_awaited=False) is None
+    state, prefetched = seen_by(link, 3)
+    assert state.acknowledge([(prefetched, [1, 2, 3])], is_awaited=False) is None
     assert settlements(link) == [(Action.ACKNOWLEDGE, [(1, 3)])]
     assert state in link.ticking
     before = len(link.asked)
@@ -35,8 +35,8 @@ def test_they_are_sent_at_once_and_asked_about_at_a_tick(link):
 
 def test_a_later_one_that_waits_answers_for_them_with_nothing_new_to_say(link):
     """The node answers in order, and when all before is in the log."""
-    state, inbox = seen_by(link, 2)
-    state.acknowledge([(inbox, [1, 2])], is_awaited=False)
+    state, prefetched = seen_by(link, 2)
+    state.acknowledge([(prefetched, [1, 2])], is_awaited=False)
 
     pending = state.acknowledge([])
 
@@ -56,8 +56,8 @@ def test_nothing_is_asked_when_nothing_is_in_doubt(link):
 
 def test_what_is_in_doubt_is_told_message_by_message(link):
     """F-K9: the application has to know which messages may come again."""
-    state, inbox = seen_by(link, 3)
-    state.acknowledge([(inbox, [1, 3])], is_awaited=False)
+    state, prefetched = seen_by(link, 3)
+    state.acknowledge([(prefetched, [1, 3])], is_awaited=False)
 
     assert state.in_doubt() == [1, 3]
     assert state.in_doubt() == []

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from client_link import sent
-from client_session import deliver, make_inbox, make_state
+from client_session import deliver, make_prefetch_buffer, make_state
 
 import hms
 from hms.client import consumer_steps
@@ -54,7 +54,7 @@ def drive(steps, clock, happens=lambda: None):
 def consumer(link):
     link.limits = hms_limits(link)
     state = make_state(link)
-    inbox = make_inbox(link, state)
+    prefetched = make_prefetch_buffer(link, state)
     requests = SimpleNamespace(
         link=link,
         driver=SimpleNamespace(
@@ -70,7 +70,7 @@ def consumer(link):
         check_staying=lambda: None,
         is_asynchronous=False,
     )
-    return ConsumerSteps(session, inbox)
+    return ConsumerSteps(session, prefetched)
 
 
 def hms_limits(link):
@@ -108,7 +108,7 @@ def test_what_comes_while_the_node_is_asked_is_received(consumer, clock, link):
     """The answer to the question follows what the node had."""
 
     def happens():
-        if clock.now > 100.2 and not consumer._inbox.buffer:
+        if clock.now > 100.2 and not consumer._prefetched.buffer:
             deliver(link, 7)
 
     assert drive(consumer.receiving(0.5), clock, happens) is not None

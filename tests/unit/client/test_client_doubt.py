@@ -2,7 +2,7 @@
 
 import pytest
 from client_link import LOST, answer, up
-from client_session import consume, deliver, kind_of, make_inbox, make_state
+from client_session import consume, deliver, kind_of, make_prefetch_buffer, make_state
 
 from hms.client.core.link import Link
 from hms.wire import frames
@@ -15,16 +15,16 @@ def test_unsent_acknowledgements_are_reported_when_the_connection_is_lost(link):
     link.on_error = told.append
     state = make_state(link)
     link.participants.append(state)
-    inbox = make_inbox(link, state)
+    prefetched = make_prefetch_buffer(link, state)
     deliver(link, 1, 2)
-    consume(state, inbox)
+    consume(state, prefetched)
 
     link.lose(LOST, is_final=False)
     for call in link.calls:
         call()
 
     assert [error.message_id for error in told] == ["000000000001"]
-    assert not inbox.buffer
+    assert not prefetched.buffer
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def test_acknowledgements_without_an_answer_are_reported_when_the_connection_is_
     """F-K9: they may have taken effect or not, and the application has gone on long ago."""
     state = make_state(link)
     link.participants.append(state)
-    inbox = make_inbox(link, state)
+    prefetched = make_prefetch_buffer(link, state)
     deliver(link, 1, 2, 3, 4)
-    consume(state, inbox)
+    consume(state, prefetched)
     state.tick()
-    consume(state, inbox)
+    consume(state, prefetched)
     state.tick()
-    consume(state, inbox)
+    consume(state, prefetched)
 
     link.lose(LOST, is_final=False)
 
@@ -70,11 +70,11 @@ def test_acknowledgements_that_the_node_answered_are_not_in_doubt(link, told_los
     """One question at a time, and one more for what was said meanwhile."""
     state = make_state(link)
     link.participants.append(state)
-    inbox = make_inbox(link, state)
+    prefetched = make_prefetch_buffer(link, state)
     deliver(link, 1, 2)
-    consume(state, inbox)
+    consume(state, prefetched)
     state.tick()
-    consume(state, inbox)
+    consume(state, prefetched)
     state.tick()
     first, second = [parts for parts in link.outbox if kind_of(parts) is Kind.SETTLE]
     assert frames.decode_envelope(second, 1 << 30).correlation == 0
@@ -94,9 +94,9 @@ def test_what_was_acknowledged_before_a_close_that_was_lost_is_reported(link, to
     """The session is gone from the link, its doubts are not."""
     state = make_state(link)
     link.participants.append(state)
-    inbox = make_inbox(link, state)
+    prefetched = make_prefetch_buffer(link, state)
     deliver(link, 1)
-    consume(state, inbox)
+    consume(state, prefetched)
     state.close()
 
     link.lose(LOST, is_final=False)

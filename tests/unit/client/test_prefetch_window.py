@@ -3,7 +3,7 @@
 import random
 
 from client_link import new_link, sent
-from client_session import make_inbox, make_state
+from client_session import make_prefetch_buffer, make_state
 
 import hms
 from hms.client.prefetch_window import Window
@@ -96,14 +96,14 @@ def test_bytes_are_due_before_the_buffer_is_empty():
     """Else large messages come in fits and starts."""
     link = new_link()
     state = make_state(link, hms.AckMode.CLIENT)
-    inbox = make_inbox(link, state, credit=1_000, credit_bytes=WINDOW)
+    prefetched = make_prefetch_buffer(link, state, credit=1_000, credit_bytes=WINDOW)
     deliver(link, *([100] * 8))
     taken = 0
 
-    while not inbox.is_credit_due:
-        assert inbox.take() is not None
+    while not prefetched.is_credit_due:
+        assert prefetched.take() is not None
         taken += 1
-    state.settle(inbox)
+    state.settle(prefetched)
 
     assert taken == 5
     items = [item for one in sent(link, Kind.SETTLE) for item in frames.decode_settle(one)]
