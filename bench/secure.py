@@ -5,6 +5,7 @@ one at a local socket, and TCP without beside TCP with encryption; then what has
     python -m bench.secure                                  # all, five pairs each
     python -m bench.secure --only back                      # 1,000 clients
     python -m bench.secure --only topics
+    python -m bench.secure --only tcp                       # or local: all of these pairs
     python -m bench.secure --only flood
     python -m bench.secure --runs 1 --count 20000           # all in one short run
 """
@@ -130,19 +131,19 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument(
         "--count", type=int, default=0, help="messages at most, where it is less than the usual"
     )
-    parser.add_argument("--only", default="", help="these, such as W1,W2,back,topics,flood")
+    parser.add_argument("--only", default="", help="these, such as local,tcp,W2,back,topics,flood")
     parser.add_argument("--clients", type=int, default=1000, help="those that come back")
     parser.add_argument("--logins", type=int, default=10_000, help="wrong ones, of the flood")
     given = parser.parse_args(words)
     wanted = given.only.split(",") if given.only else [*LOCAL, *NETWORK, "back", "topics", "flood"]
     with tempfile.TemporaryDirectory(prefix="hms-bench-") as folder:
-        for names, first, second, is_local in PAIRS.values():
+        for kind, (names, first, second, is_local) in PAIRS.items():
             pair = [
                 _Node(first, is_local=is_local, is_secured=True),
                 _Node(second, is_local=is_local, is_secured=False),
             ]
             for name in names:
-                if name in wanted:
+                if name in wanted or kind in wanted:
                     workload = _at_most(WORKLOADS[name], given.count)
                     rows = compare(pair, workload, Path(folder), given.runs)
                     print(f"{rows_text(rows)}\n{_costs(rows)}\n", flush=True)

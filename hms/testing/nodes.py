@@ -151,9 +151,10 @@ class TestNode:
     def _await_ready(self, reader: int) -> None:
         assert self._process is not None
         said, until = b"", time.monotonic() + BOOT_TIMEOUT_S
+        poll = select.poll()  # select() refuses a descriptor above 1023
+        poll.register(reader, select.POLLIN)
         while b"\n" not in said or said.startswith(b"progress "):
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([reader], [], [], left)[0]:
+            if not poll.poll(max(until - time.monotonic(), 0) * 1000):
                 self._process.kill()
                 self._process.wait()
                 raise BootFailed(
