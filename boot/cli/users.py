@@ -136,7 +136,7 @@ def key(target: Target, name: str, key: str, is_removed: bool, dry_run: bool) ->
 def limit(target: Target, name: str, wanted: tuple[str, ...], dry_run: bool) -> None:
     """Limit what a user has open and sends: connections, sessions, producers, consumers,
     subscriptions, temporary_destinations, transactions, calls, subscription_bytes, messages_per_s,
-    bytes_per_s; LIMIT=none takes one away.
+    bytes_per_s, bytes_in_flight; LIMIT=none takes one away.
     """
     given = {}
     for one in wanted:

@@ -16,6 +16,7 @@ from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.relaying import forget_strangers
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.flow import limits
+from hms.engine.flow.bytes_in_flight import BytesInFlight
 from hms.engine.flow.open_transactions import open_bytes
 from hms.engine.flow.shares import NO_OWNER
 from hms.engine.flow.user_rate import UserRate
@@ -866,6 +867,14 @@ class Engine:
         ):
             found.rate = rate
 
+    def limit_in_flight(self, connection: int, limit: BytesInFlight) -> None:
+        """Hold a connection's consumers to a limit from now on."""
+        found = self.state.connection(connection)
+        if found.in_flight is None:
+            consumers = (one for session in found.sessions.values() for one in session.consumers)
+            limit.size_bytes += sum([one.out_bytes for one in consumers])
+            found.in_flight, self.state.outgoing.is_limited = limit, True
+
     def schedule(
         self,
         connection: int,
@@ -919,7 +928,7 @@ class Engine:
         """The same of what somebody may wait for, so that the next tick comes behind what waits
         now."""
         state = self.state
-        return bool(state.outgoing.rest or state.unfinished or state.looking.behind)
+        return bool(state.unfinished or state.looking.behind or state.outgoing.may_go_on())
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: the
@@ -934,7 +943,7 @@ class Engine:
             times += [max(soonest_ms, r.free_at_ms) for r in state.blocked.slowed.values()]
         if state.schedules is not None and (next_ms := state.schedules.due_ms()) is not None:
             times.append(next_ms)
-        if not is_prompt and (state.looking.behind or state.outgoing.rest or state.unfinished):
+        if not is_prompt and self.is_urgent:
             times.append(state.now_ms)
         return min(times, default=None)
 

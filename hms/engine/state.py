@@ -10,6 +10,7 @@ from hms.engine.admin.destination_attributes import configure
 from hms.engine.cluster.moves import Moves
 from hms.engine.effects import Effects
 from hms.engine.flow.blocked_sends import BlockedSends
+from hms.engine.flow.bytes_in_flight import BytesInFlight
 from hms.engine.flow.destination_control import NO_LIMITS, Life
 from hms.engine.flow.shares import NO_OWNER, Owner, Shares, Taken
 from hms.engine.groups.candidates import Candidates
@@ -81,16 +82,22 @@ class Outgoing:
 
     at_end: at the end of a command of many parts, None: at once; rest: more could go out there than
     one command may deliver, ticks go on with it; effort: about how many messages the command at
-    hand has touched; is_due: ticks go on with what is due.
+    hand has touched; is_due: ticks go on with what is due; is_limited: bytes in flight of a user
+    have had a limit; held: where more could go out but for such limits, in turn.
     """
 
-    __slots__ = ("at_end", "effort", "is_due", "rest")
+    __slots__ = ("at_end", "effort", "held", "is_due", "is_limited", "rest")
 
     def __init__(self) -> None:
         self.at_end: dict[int, Queue | Subscription] | None = None
         self.rest: dict[int, Queue | Subscription] = {}
         self.effort = 0
-        self.is_due = False
+        self.is_due = self.is_limited = False
+        self.held: dict[BytesInFlight, dict[int, Queue | Subscription]] = {}
+
+    def may_go_on(self) -> bool:
+        """Whether ticks have more to deliver."""
+        return bool(self.rest) or any(limit.room_bytes > 0 for limit in self.held)
 
 
 class State:

@@ -664,7 +664,8 @@ class Broker:
                 append_records(store, fx.records)
                 is_held = self.releases.add(fx, store.last_lsn)
                 due_ms = self._newly_due()
-                is_urgent = state.outgoing.rest or state.unfinished or state.looking.behind
+                outgoing, behind = state.outgoing, state.unfinished or state.looking.behind
+                is_urgent = behind or outgoing.rest or (outgoing.held and outgoing.may_go_on())
                 is_behind = bool(is_urgent) and not self._goes_on
                 self._goes_on = self._goes_on or is_behind
                 self._holds.ended(begun_s, cpu_begun_s, by, fx)

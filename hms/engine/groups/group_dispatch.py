@@ -6,7 +6,9 @@ of what waits for it alone.
 """
 
 import heapq
+from collections.abc import Callable
 
+from hms.engine.flow.bytes_in_flight import BytesInFlight
 from hms.engine.groups.message_sort import Entry
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.consumer_view import ConsumerView
@@ -16,17 +18,25 @@ TURN_MESSAGES = 64
 
 
 class HandOut:
-    """One hand-out; batches: what each consumer takes. The caller delivers it."""
+    """One hand-out; batches: what each consumer takes. The caller delivers it. room_of: how many
+    bytes a consumer may be sent."""
 
-    def __init__(self, place: Place, now_ms: int, count_max: int) -> None:
+    def __init__(
+        self,
+        place: Place,
+        now_ms: int,
+        count_max: int,
+        room_of: Callable[[ConsumerView], int],
+    ) -> None:
         assert place.line.tracks is not None, f"{place.name} has no groups"
         self._place, self._line, self._tracks = place, place.line, place.line.tracks
         self._now_ms = now_ms
-        self._left = count_max
+        self._left, self._room_of = count_max, room_of
         self.batches: dict[ConsumerView, list[StoredMessage]] = {}
         self.expired: list[StoredMessage] = []
         self._credit: dict[ConsumerView, int] = {}
         self._room: dict[ConsumerView, int] = {}
+        self._taken: dict[BytesInFlight, int] = {}
 
     def run(self) -> None:
         """Until nobody takes anything more, or so many have been taken."""
@@ -60,11 +70,14 @@ class HandOut:
 
     def _begin(self, consumer: ConsumerView) -> bool:
         self._credit[consumer] = consumer.credit
-        self._room[consumer] = consumer.room_bytes
+        self._room[consumer] = self._room_of(consumer)
         return self._has_room(consumer)
 
     def _has_room(self, consumer: ConsumerView) -> bool:
-        return self._credit[consumer] > 0 and self._room[consumer] > 0
+        if self._credit[consumer] <= 0 or self._room[consumer] <= 0:
+            return False
+        limit = consumer.session.connection.in_flight
+        return limit is None or self._taken.get(limit, 0) < limit.room_bytes
 
     def _turn(self, consumer: ConsumerView, share: int) -> bool:
         """Whether it took something."""
@@ -106,7 +119,10 @@ class HandOut:
         self.batches.setdefault(consumer, []).extend(goes)
         self._left -= len(goes)
         self._credit[consumer] -= 1
-        self._room[consumer] -= sum([m.length for m in goes])
+        size_bytes = sum([m.length for m in goes])
+        self._room[consumer] -= size_bytes
+        if (limit := consumer.session.connection.in_flight) is not None:
+            self._taken[limit] = self._taken.get(limit, 0) + size_bytes
 
 
 def _smaller(own: Entry | None, free: Entry | None) -> Entry | None:

@@ -5,6 +5,7 @@ Sessions know their destinations. That destinations do not know sessions keeps t
 
 from typing import Protocol
 
+from hms.engine.flow.bytes_in_flight import BytesInFlight
 from hms.engine.messages import StoredMessage
 from hms.engine.selector import Selector
 
@@ -17,6 +18,7 @@ class ConnectionView(Protocol):
     number: int
     uid: int
     client_id: str
+    in_flight: BytesInFlight | None
 
 
 class SessionView(Protocol):

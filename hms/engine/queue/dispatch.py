@@ -9,6 +9,7 @@ is known to have been out, so it comes again with the right count (docs/decision
 import contextlib
 import heapq
 from collections.abc import Iterator
+from functools import partial
 
 from hms.constants import AckMode
 from hms.engine.effects import Deliver, Effects
@@ -77,8 +78,8 @@ def _dispatch_plain(state: State, place: Queue | Subscription, fx: Effects) -> N
         ready = [
             c for c in place.consumers if c.selector is None and c.credit > 0 and c.room_bytes > 0
         ]  # of thousands; a call for each would be most of it
-        if len(place.priorities) > 1:
-            ready = [c for c in ready if c.priority == priority]
+        if len(place.priorities) > 1 or state.outgoing.is_limited:
+            ready = _with_room(state, place, [c for c in ready if c.priority == priority])
         expired: list[StoredMessage] = []
         while line.waiting_count and ready and state.outgoing.effort < DELIVERED_AT_ONCE:
             share = min(CHUNK_MESSAGES, -(-line.waiting_count // len(ready)))
@@ -88,25 +89,34 @@ def _dispatch_plain(state: State, place: Queue | Subscription, fx: Effects) -> N
                 if not line.waiting_count or state.outgoing.effort >= DELIVERED_AT_ONCE:
                     break
                 count = min(consumer.credit, share)
-                room = min(CHUNK_BYTES, consumer.room_bytes)
+                is_limited = state.outgoing.is_limited  # else a call more for each frame
+                room = _room_bytes(state, place, consumer) if is_limited else consumer.room_bytes
+                room = min(CHUNK_BYTES, room)
                 gone = len(expired)
+                count *= room > 0  # another consumer of its user may have taken all there was
                 messages = line.take(count, room, state.now_ms, expired, DELIVERED_AT_ONCE)
                 state.outgoing.effort += len(expired) - gone
                 if messages:
                     _deliver(state, place, consumer, messages, fx)
             if line.waiting_count:
-                ready = [c for c in ready if _has_room(c)]
+                ready = _with_room(state, place, ready)
         if expired:
             discard(state, place, expired, Cause.EXPIRED, fx)
 
 
 def dispatch_rest(state: State, fx: Effects) -> None:
     """Deliver what commands have left, as far as one may; each place in its turn."""
-    rest = state.outgoing.rest
+    outgoing = state.outgoing
+    rest = outgoing.rest
     for _ in range(len(rest)):
-        if state.outgoing.effort >= DELIVERED_AT_ONCE:
+        if outgoing.effort >= DELIVERED_AT_ONCE:
             break
         dispatch(state, next(iter(rest.values())), fx)
+    for limit, places in list(outgoing.held.items()):
+        while places and limit.room_bytes > 0 and outgoing.effort < DELIVERED_AT_ONCE:
+            dispatch(state, places.pop(next(iter(places))), fx)  # held again, it is the last one
+        if not places:
+            del outgoing.held[limit]
 
 
 @contextlib.contextmanager
@@ -203,7 +213,8 @@ def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) ->
         return  # it is called by what it does itself; it goes on until nothing more goes out
     tracks.is_handing_out = is_any = True
     while is_any and state.outgoing.effort < DELIVERED_AT_ONCE:
-        hand_out = HandOut(place, state.now_ms, DELIVERED_AT_ONCE - state.outgoing.effort)
+        left = DELIVERED_AT_ONCE - state.outgoing.effort
+        hand_out = HandOut(place, state.now_ms, left, partial(_room_bytes, state, place))
         hand_out.run()
         for consumer, messages in hand_out.batches.items():
             for chunk in _chunks(messages):
@@ -222,8 +233,25 @@ def wake(state: State, place: Queue | Subscription, fx: Effects) -> None:
         tracks.is_woken = tracks.is_handing_out
 
 
-def _has_room(consumer: ConsumerView) -> bool:
-    return consumer.credit > 0 and consumer.room_bytes > 0
+def _with_room(
+    state: State, place: Queue | Subscription, consumers: list[ConsumerView]
+) -> list[ConsumerView]:
+    """Those of them that may be sent something."""
+    ready = [c for c in consumers if c.credit > 0 and c.room_bytes > 0]
+    if state.outgoing.is_limited:
+        ready = [c for c in ready if _room_bytes(state, place, c) > 0]
+    return ready
+
+
+def _room_bytes(state: State, place: Queue | Subscription, consumer: ConsumerView) -> int:
+    """How much it may be sent. Where only its user's limit is in the way, the place is noted: it is
+    looked at again when something of the user's was settled."""
+    limit = consumer.session.connection.in_flight
+    if limit is None:
+        return consumer.room_bytes
+    if limit.room_bytes <= 0:
+        state.outgoing.held.setdefault(limit, {})[id(place)] = place
+    return min(consumer.room_bytes, limit.room_bytes)
 
 
 def _dispatch_selected(state: State, queue: Queue, priority: int, fx: Effects) -> None:
@@ -235,7 +263,7 @@ def _dispatch_selected(state: State, queue: Queue, priority: int, fx: Effects) -
         if state.outgoing.effort >= DELIVERED_AT_ONCE:
             break
         chosen: list[StoredMessage] = []
-        room = consumer.room_bytes
+        room = _room_bytes(state, queue, consumer)
         while len(chosen) < consumer.credit and room > 0 and (entry := found.first()) is not None:
             message = entry[-1]
             if 0 < message.expires_at_ms <= state.now_ms:
@@ -297,6 +325,8 @@ def _deliver(
         size_bytes = sum([m.length for m in kept])
     consumer.out.update(zip(map(id_of, kept), kept, strict=True))
     consumer.out_bytes += size_bytes
+    if (limit := consumer.session.connection.in_flight) is not None:
+        limit.size_bytes += size_bytes
     fx.out.append(
         Deliver(
             consumer.session.connection.number,

@@ -78,7 +78,10 @@ def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[Store
     tracks = consumer.place.line.tracks
     if tracks is not None and tracks.gathering is not None:
         found = _whole_lists(tracks, out, found)
-    consumer.out_bytes -= sum(map(length_of, found))
+    size_bytes = sum(map(length_of, found))
+    consumer.out_bytes -= size_bytes
+    if (limit := consumer.session.connection.in_flight) is not None:
+        limit.size_bytes -= size_bytes
     return found
 
 
@@ -203,6 +206,8 @@ def give_back_all(
     give_back(state, consumer.place, known, seen, fx, delay_ms)
     messages = list(consumer.out.values())
     consumer.out.clear()
+    if (limit := consumer.session.connection.in_flight) is not None:
+        limit.size_bytes -= consumer.out_bytes
     consumer.out_bytes = 0
     give_back(state, consumer.place, messages, how, fx)
 

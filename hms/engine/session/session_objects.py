@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hms.engine.effects import Effects
+from hms.engine.flow.bytes_in_flight import BytesInFlight
 from hms.engine.flow.shares import Owner
 from hms.engine.flow.user_rate import UserRate
 from hms.engine.messages import ReadyCopy, StoredMessage
@@ -61,6 +62,8 @@ class Connection:
         """Places that a command of its operator keeps from consumers (held_places.py)."""
         self.rate: UserRate | None = None
         """What its user may send in a second, together with its other connections."""
+        self.in_flight: BytesInFlight | None = None
+        """What its user may have in flight, together with its other connections."""
         self.search: Search | None = None
         """For the consumer that it opens now."""
 

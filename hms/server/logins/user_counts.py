@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hms.engine.engine import Engine
+from hms.engine.flow.bytes_in_flight import BytesInFlight
 from hms.engine.flow.limits import held_bytes
 from hms.engine.flow.user_rate import UserRate
 from hms.engine.session.session_objects import Connection
@@ -35,6 +36,7 @@ class UserCounts:
         self._engine, self._logins, self._calls_of = engine, logins, calls_of
         self._limits: dict[str, dict[str, int]] = {}
         self._rates: dict[str, UserRate] = {}
+        self._in_flight: dict[str, BytesInFlight] = {}
 
     def renew(self, identities: Identities) -> None:
         """Other limits hold; what is open beyond one stays open."""
@@ -43,8 +45,11 @@ class UserCounts:
             self._learn(identities, login.user)
         for user, rate in self._rates.items():
             self._set(rate, self._limits.get(user, {}))
+        for user, in_flight in self._in_flight.items():
+            in_flight.bytes_max = self._limits.get(user, {}).get("bytes_in_flight", 0)
         for number, login in self._logins.items():
             self._slow_down(number, login.user)
+            self._limit_in_flight(number, login.user)
 
     def check_connection(self, identities: Identities, user: str, uid: int) -> None:
         """UserLimit when one more is one too many; one that is taken over is not one more."""
@@ -64,6 +69,7 @@ class UserCounts:
         """A connection has logged in."""
         if user != NODE_USER:
             self._slow_down(number, user)
+            self._limit_in_flight(number, user)
 
     def check(self, command: Command, head: Any, login: Login) -> None:
         """UserLimit when a command would open more than the user may have."""
@@ -139,6 +145,15 @@ class UserCounts:
             self._rates[user] = UserRate(user)
             self._set(self._rates[user], limits)
         self._engine.slow_down(number, self._rates[user])
+
+    def _limit_in_flight(self, number: int, user: str) -> None:
+        bytes_max = self._limits.get(user, {}).get("bytes_in_flight", 0)
+        if user not in self._in_flight:
+            if not bytes_max:
+                return
+            self._in_flight[user] = BytesInFlight()
+            self._in_flight[user].bytes_max = bytes_max
+        self._engine.limit_in_flight(number, self._in_flight[user])
 
     @staticmethod
     def _set(rate: UserRate, limits: Mapping[str, int]) -> None:

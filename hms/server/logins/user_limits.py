@@ -25,8 +25,9 @@ LIMITS = (
     "subscription_bytes",
     "messages_per_s",
     "bytes_per_s",
+    "bytes_in_flight",
 )
-_IN_BYTES = ("subscription_bytes", "bytes_per_s")
+_IN_BYTES = ("subscription_bytes", "bytes_per_s", "bytes_in_flight")
 VALUE_MAX = 1 << 50
 _SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB)?")
 _UNITS = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -1,5 +1,7 @@
 """Limits of a user: counts are refused, rates slow down, and acknowledgements have none."""
 
+import dataclasses
+
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -8,6 +10,7 @@ import hms
 from hms.boot.cli import main
 from hms.boot.security_file import load_security
 from hms.engine.effects import Effects
+from hms.engine.settings import DestinationSettings
 from hms.server.broker import Lost
 from hms.server.logins.user_limits import LIMITS
 from hms.wire import structures as wire
@@ -17,6 +20,7 @@ from hms.wire.xa_constants import TMRESUME, TMSUCCESS, TMSUSPEND
 from hms.wire.xid import Xid
 from tests.support.gated import GatedNode
 from tests.support.largest import pack, send
+from tests.support.memory import SETTINGS
 from tests.support.secured import document, secured_node
 
 REPLACE = msgspec.structs.replace
@@ -41,8 +45,8 @@ def held():
     return document(u=MAY, v=MAY)
 
 
-def node_of(held):
-    node = GatedNode(held)
+def node_of(held, settings=SETTINGS):
+    node = GatedNode(held, settings)
     for number, (peer, user) in enumerate([("p", "u"), ("q", "u"), ("r", "v")], 1):
         if peer == "q" and node.gate.identities.limits("u").get("connections") == 1:
             continue
@@ -326,6 +330,127 @@ def test_a_rate_that_is_lifted_lets_go_what_waits(held):
 
     assert [e.kind for e, _ in node.outlet.take("p")] == [Kind.CONFIRM]
     assert sent(node, "p", 102, 50) == [Kind.CONFIRM]
+
+
+def filled(held, count, names=("orders",), group=None, **limits):
+    """Queues that hold so many messages of 100 bytes."""
+    settings = tuple(DestinationSettings("queue", name) for name in names)
+    settings = dataclasses.replace(SETTINGS, destinations=settings)
+    node = node_of(limited(held, **limits), settings)
+    own = {} if group is None else {"JMSXGroupID": group}
+    for number, name in enumerate(names, 1):
+        node.ask("r", wire.OpenProducer(number, 1, "queue", name))
+        frames = node.send("r", *send(number, 1, count, pack(count, b"x" * 100, **own)))
+        assert [e.kind for e, _ in frames] == [Kind.CONFIRM]
+    return node
+
+
+def consume(node, peer, handle, queue="orders", session=1, **more):
+    asked = wire.OpenConsumer(handle, session, "queue", queue, 1000, **more)
+    node.send(peer, Kind.REQUEST, wire.encode(asked))
+    tick(node, 0)
+
+
+def held_by(node, *numbers):
+    """How many messages the consumers of connections have; what is counted for u is what is out."""
+    known = node.engine.state.connections
+    of_user = [c for n in (1, 2) if n in known for c in known[n].consumers.values()]
+    if 1 in known and known[1].in_flight is not None:
+        assert known[1].in_flight.size_bytes == sum(c.out_bytes for c in of_user)
+    return sum(len(c.out) for n in numbers for c in known[n].consumers.values())
+
+
+def settle(node, number, handle, count):
+    """The oldest of them, and a turn of the node."""
+    consumer = node.engine.state.connection(number).consumers[handle]
+    ids = [(one, one) for one in list(consumer.out)[:count]]
+    node.broker.command(
+        lambda fx, now: node.engine.acknowledge(number, handle, consumer.epoch, ids, now, fx)
+    )
+    assert not ids or node.engine.is_urgent or not node.engine.state.outgoing.held
+    tick(node, 0)
+    return len(ids)
+
+
+def most_of(node, limit):
+    """How many are in flight at the limit, with the one that goes beyond."""
+    line = node.engine.state.queues["orders"].line
+    size = {c.out_bytes / len(c.out) for c in node.engine.state.queues["orders"].holders if c.out}
+    assert line.waiting_count
+    assert len(size) == 1
+    return int(-(-limit // size.pop()))
+
+
+@pytest.mark.parametrize(
+    ("group", "selector"), [(None, ""), (None, "JMSPriority > 0"), ("g", "")], ids=str
+)
+def test_what_a_user_has_in_flight_is_bounded_over_all_its_connections(held, group, selector):
+    """Others go on; what is settled makes room for as much; the last one may go beyond."""
+    node = filled(held, 300, group=group, bytes_in_flight=1000)
+    line = node.engine.state.queues["orders"].line
+    for peer in "pq":
+        consume(node, peer, 1, selector=selector)
+    most = most_of(node, 1000)
+    assert 5 < most < 20
+    assert held_by(node, 1, 2) == most
+    for _ in range(20):
+        for number in (1, 2):
+            settle(node, number, 1, 3)
+            assert held_by(node, 1, 2) == most
+    if group is None:
+        consume(node, "r", 1, selector=selector)
+        assert (held_by(node, 3), line.waiting_count) == (line.out_count - most, 0)
+        return
+    for _ in range(300):
+        settle(node, 1, 1, 7)
+        settle(node, 2, 1, 7)
+    assert (line.out_count, line.waiting_count) == (0, 0)
+
+
+def test_many_queues_of_a_user_at_its_limit_take_turns_and_all_come(held):
+    """Nobody waits for ever behind the first queue, and each tick looks at few of them."""
+    names = [f"q{n}" for n in range(40)]
+    node = filled(held, 20, names, bytes_in_flight=1)
+    for handle, name in enumerate(names, 1):
+        consume(node, "p", handle, name)
+    connection, came = node.engine.state.connection(1), []
+    while any(consumer.out for consumer in connection.consumers.values()):
+        assert held_by(node, 1) == 1
+        (handle,) = [n for n, one in connection.consumers.items() if one.out]
+        came.append(handle)
+        settle(node, 1, handle, 1)
+    assert len(came) == 800
+    assert came[1:41] == list(range(1, 41))
+    assert node.engine.state.outgoing.held == {}
+
+
+def test_bytes_in_flight_are_counted_off_however_they_end(held):
+    """Given back, rolled back, closed, cut; and a limit that comes, changes and goes holds at
+    once."""
+    node = filled(held, 300)
+    node.ask("p", wire.OpenSession(2, is_transacted=True))
+    consume(node, "p", 1)
+    assert held_by(node, 1) == 300
+    assert not node.engine.state.outgoing.is_limited
+    node.change(limited(held, bytes_in_flight=1000))
+    settle(node, 1, 1, 200)
+    assert held_by(node, 1) == 100
+    node.ask("p", wire.CloseConsumer(1))
+    consume(node, "q", 1)
+    most = most_of(node, 1000)
+    assert held_by(node, 2) == most
+    node.broker.handle("q", [Lost("cut")])
+    tick(node, 0)
+    consume(node, "p", 3, session=2)
+    assert held_by(node, 1) == most
+    settle(node, 1, 3, most)
+    assert held_by(node, 1) == most
+    node.ask("p", wire.Rollback(2))
+    tick(node, 0)
+    assert held_by(node, 1) == most
+    node.change(limited(limited(held, bytes_in_flight="10 KiB")))
+    tick(node, 0)
+    assert held_by(node, 1) == 100
 
 
 def test_limits_are_set_and_shown_by_commands(tmp_path, monkeypatch, held):

@@ -1,5 +1,7 @@
 """Ranges of a settlement: what they take out, and what they cost (P8)."""
 
+from types import SimpleNamespace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +26,7 @@ class _Message:
 
 class _Consumer:
     place = _Place()
+    session = SimpleNamespace(connection=SimpleNamespace(in_flight=None))
 
     def __init__(self, ids):
         self.out = _Counting((i, _Message(i)) for i in ids)
