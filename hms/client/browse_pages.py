@@ -5,6 +5,7 @@ import struct
 from hms.client.core.link import State
 from hms.client.core.operations import Steps
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy
+from hms.client.core.requests import Requests
 from hms.client.destinations import Queue
 from hms.client.message import Message
 from hms.client.session_steps import SessionSteps
@@ -18,6 +19,29 @@ _POSITION = struct.Struct("<Q")
 
 Page = tuple[list[Message], int]
 """Messages, and the position that they ended at; 0 when nothing follows."""
+
+
+def place_pages(requests: Requests, place: str, selector: str, position: int) -> Steps[Page]:
+    """A page of what a place has behind a position, delayed ones too: queue:NAME,
+    subscription:NAME[@TOPIC] or retained:PATTERN. Position 0 when nothing follows."""
+    asked = Browse(
+        "",
+        selector,
+        is_oldest_first=True,
+        after=position,
+        count_max=PAGE_MESSAGES,
+        place=place,
+    )
+    pending = requests.link.request(asked, Pending("Browse", OnLoss.REPEAT))
+    return _page_of((yield from requests.answer_to(pending)).payload, Queue("place"))
+
+
+def _page_of(payload: bytes, queue: Queue) -> Page:
+    follows, _, count = decode_deliver(payload)
+    (position,) = _POSITION.unpack_from(payload, DELIVER_HEAD.size)
+    rows = unpack_delivered(payload, count, DELIVER_HEAD.size + _POSITION.size)
+    messages = [Message.received(*delivered, queue) for delivered in rows]
+    return messages, position if follows else 0
 
 
 class BrowsePages:
@@ -73,12 +97,7 @@ class BrowsePages:
         return self._requests.link.request(browse, Pending("Browse", OnLoss.REPEAT))
 
     def _answer(self, pending: Pending) -> Steps[Page]:
-        payload = (yield from self._requests.answer_to(pending)).payload
-        follows, _, count = decode_deliver(payload)
-        (position,) = _POSITION.unpack_from(payload, DELIVER_HEAD.size)
-        rows = unpack_delivered(payload, count, DELIVER_HEAD.size + _POSITION.size)
-        messages = [Message.received(*delivered, self.queue) for delivered in rows]
-        return messages, position if follows else 0
+        return _page_of((yield from self._requests.answer_to(pending)).payload, self.queue)
 
     def check_open(self) -> None:
         """ConnectionClosed when it, its session or its connection is; the loss of that for good."""

@@ -290,10 +290,10 @@ class AsyncMessages(_Selection):
         """Another priority, time to live from now on (0: forever), or time of delivery."""
         return await self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
-    async def take_ids(self, *, told: Told | None = None) -> Outcome:
-        """Messages of `hms message import --keep-ids` take the ids that they had, and are due; why
-        others cannot is in Outcome.left."""
-        return await self._change("message.alter", self._asked(is_id_taken=True), told)
+    async def take_ids(self, *, to: str = "", told: Told | None = None) -> Outcome:
+        """Messages of `hms message import` take the ids and times that they had, and go to a place
+        where one is named; why others cannot is in Outcome.left."""
+        return await self._change("message.alter", self._asked(is_id_taken=True, to=to), told)
 
     async def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
         steps = operation_steps(self.connection.requests, verb, asked, told)
@@ -382,10 +382,10 @@ class Messages(_Selection):
         """Another priority, time to live from now on (0: forever), or time of delivery."""
         return self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
-    def take_ids(self, *, told: Told | None = None) -> Outcome:
-        """Messages of `hms message import --keep-ids` take the ids that they had, and are due; why
-        others cannot is in Outcome.left."""
-        return self._change("message.alter", self._asked(is_id_taken=True), told)
+    def take_ids(self, *, to: str = "", told: Told | None = None) -> Outcome:
+        """Messages of `hms message import` take the ids and times that they had, and go to a place
+        where one is named; why others cannot is in Outcome.left."""
+        return self._change("message.alter", self._asked(is_id_taken=True, to=to), told)
 
     def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
         steps = operation_steps(self.connection.requests, verb, asked, told)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hms.engine.admin import held_places, views
+from hms.engine.admin.message_selection import find, place_of
 from hms.engine.admin.operation_slices import Progress
 from hms.engine.cluster import cluster_operations as cluster_commands
 from hms.engine.cluster.cluster import Cluster
@@ -40,6 +41,7 @@ from hms.engine.queue.dispatch import (
     dispatching_later,
     dispatching_once,
 )
+from hms.engine.queue.file_references import FileMessage
 from hms.engine.queue.file_rules import drop_overdue, drop_unnamed
 from hms.engine.queue.in_flight_view import in_flight
 from hms.engine.queue.pending_list import behind
@@ -77,6 +79,7 @@ from hms.errors.tree import FieldValue
 from hms.records import Cause, NodeEvent, Record, Snapshot, dictionary, identity, node_event
 from hms.wire.commands import Order, order
 from hms.wire.frames import SendHead
+from hms.wire.operations import SelectMessages
 from hms.wire.outcome_tokens import Token
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
@@ -820,6 +823,34 @@ class Engine:
         fx.must_wait = True
         position = looked_at or after
         fx.out.append(Browsed(connection, correlation, page, counts, position, has_more, flags))
+
+    def browse_place(
+        self,
+        connection: int,
+        correlation: int,
+        place: str,
+        selector: str,
+        after: int,
+        count_max: int,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """A page of what a place has, delayed ones too and nothing that is in flight, as it
+        arrived (F-M3)."""
+        self.state.at(now_ms)
+        found = place_of(self.state, place)
+        limit = min(count_max, BROWSE_MAX)
+        asked = SelectMessages(place, selector=selector, after=after, limit=limit)
+        chunk = find(self.state, found, asked)
+        files = (m.file for m in chunk.messages if isinstance(m, FileMessage))
+        self.state.connection(connection).files_shown = frozenset(files)
+        page, line = chunk.messages, None if found.place is None else found.place.line
+        counts = [] if line is None else [line.deliveries(m) for m in page]
+        fx.must_wait = True
+        position = chunk.position or after
+        fx.out.append(
+            Browsed(connection, correlation, page, counts, position, chunk.has_more, None)
+        )
 
     def administer(
         self, verb: str, arguments: Mapping[str, FieldValue], now_ms: int, fx: Effects

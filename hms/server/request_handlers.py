@@ -323,8 +323,14 @@ class RequestHandlers:
         self._monitor.recovered(connection, request.session)
 
     def _browse(
-        self, connection: int, correlation: int, request: wire.Browse, _: int, fx: Effects
+        self, connection: int, correlation: int, request: wire.Browse, now_ms: int, fx: Effects
     ) -> None:
+        if request.place:
+            self._engine.browse_place(
+                *(connection, correlation, request.place, request.selector),
+                *(request.after, request.count_max, now_ms, fx),
+            )
+            return
         self._engine.browse(
             connection,
             correlation,

@@ -298,12 +298,15 @@ class ReturnLetters(SelectMessages, frozen=True):
 
 class AlterMessages(SelectMessages, frozen=True):
     """priority, -1: as it is; ttl_ms, from now on, 0: forever, -1: as it is; deliver_at_ms: not
-    before, 0: at once, -1: as it is; is_id_taken: imported messages take the ids that they had."""
+    before, 0: at once, -1: as it is; is_id_taken: imported messages take the ids that they had, if
+    they are to; to: and go to another place, queue:NAME, subscription:NAME[@TOPIC] or retained:#.
+    """
 
     priority: int = -1
     ttl_ms: int = -1
     deliver_at_ms: int = -1
     is_id_taken: bool = False
+    to: Text = ""
 
 
 class ListClients(Operation, frozen=True):

@@ -95,7 +95,10 @@ NODE_DELIVERY_TIME = "$DeliveryTime"
 """And before which time, in milliseconds since 1970 UTC, it is delivered to nobody."""
 NODE_IMPORTED_ID, NODE_IMPORTED_TIME = "$ImportedID", "$ImportedTime"
 """What a message that is imported says until it has taken its former id and time of sending; behind
-the id stands a secret of its import, so that no other sender's message takes one."""
+the id stands a secret of its import, so that no other sender's message takes one. Id 0: it keeps
+the one that it has."""
+NODE_IMPORTED_DUE = "$ImportedDue"
+"""And its former time of delivery, where it had one."""
 
 PropertyValue = int | float | str | bytes | bool
 

@@ -272,7 +272,9 @@ class Recover(_Request, frozen=True):
 
 class Browse(_Request, frozen=True):
     """A page of waiting messages: answered by BROWSED. after: the position the last page ended at,
-    0 to begin. is_in_flight: those at consumers too, flagged in their rows."""
+    0 to begin. is_in_flight: those at consumers too, flagged in their rows. place: what an
+    operator exports, not a destination: queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN,
+    as it arrived, delayed ones too."""
 
     destination: Name
     selector: Text = ""
@@ -280,6 +282,7 @@ class Browse(_Request, frozen=True):
     after: U64 = 0
     count_max: U32 = 100
     is_in_flight: bool = False
+    place: Text = ""
 
 
 class Advertise(_Request, frozen=True):

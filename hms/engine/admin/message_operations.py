@@ -24,12 +24,12 @@ from hms.engine.groups.group_view import is_gathering
 from hms.engine.log.paging import check_memory
 from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.queue.delays import DELAY_MS_MAX
-from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.destinations import Queue, Retained, Subscription
 from hms.engine.queue.dispatch import discard, dispatch
 from hms.engine.queue.imported_ids import sorted_out
 from hms.engine.queue.relocation import relocate
 from hms.engine.state import Relocation, State
-from hms.engine.topic.retention import take_away
+from hms.engine.topic.retention import keep_imported, retainable, take_away, topics_of
 from hms.errors.catalogue import InvalidArgument, MessageNotFound, NotSupported
 from hms.records import Cause
 from hms.wire import operations as ops
@@ -160,15 +160,40 @@ def _take_ids(state: State, asked: ops.AlterMessages, found: Found, fx: Effects)
     if not isinstance(queue, Queue) or not queue.number or is_gathering(queue):
         detail = f"{asked.place} is no queue that keeps single messages"
         raise InvalidArgument(what="is_id_taken", detail=detail)
+    target = _import_target(state, asked.to, queue, fx)
     chunk, left = find(state, found, asked), Counter[str]()
     may_go = [m for m in chunk.messages if _may_go(queue, m)]
-    going, replaced = sorted_out(state, queue, may_go, left)
+    going, replaced = sorted_out(state, target, may_go, left)
+    if target is not queue and going:
+        if isinstance(target, Retained):
+            going = retainable(state, going, left)
+        else:
+            count = fitting(state, target, [m.length for m in going])
+            left["full"] += len(going) - count
+            going = going[:count]
     if going and not asked.is_dry:
-        if replaced:
-            _leave(state, queue, replaced, Cause.REPLACED, fx)
-        relocate(state, queue, going, Relocation(queue.number, takes_id=True, due_ms=0), fx)
+        if isinstance(target, Retained):
+            take_away(state, topics_of(going), Cause.REPLACED, fx)
+        elif replaced:
+            _leave(state, target, replaced, Cause.REPLACED, fx)
+        relocate(state, queue, going, Relocation(target.number, takes_id=True, due_ms=0), fx)
+        if isinstance(target, Retained):
+            keep_imported(state, target, topics_of(going))
     ordered = len(chunk.messages) - len(may_go)
-    return said(chunk, going, skipped_ordered=ordered) | {"left": dict(left)}
+    left_ = {why: count for why, count in left.items() if count}
+    return said(chunk, going, skipped_ordered=ordered) | {"left": left_}
+
+
+def _import_target(state: State, to: str, queue: Queue, fx: Effects) -> Place:
+    """Where imported messages go from a queue; "": they stay."""
+    if not to:
+        return queue
+    target = place_of(state, to)
+    if target.pattern is not None:
+        return state.retained_place(fx)
+    if isinstance(target.place, Subscription):
+        return target.place
+    return wanted_target(state, to, Found(queue, "queue"))
 
 
 def _priority(given: int) -> int | None:

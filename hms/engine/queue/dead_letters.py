@@ -195,8 +195,8 @@ def _letter(
     return watched_as(message, letter)
 
 
-def may_have(target: Queue, message_id: int) -> bool:
-    """Whether a queue has a message of that id, or may have: who has what is out, beside its
+def may_have(target: Queue | Subscription, message_id: int) -> bool:
+    """Whether a place has a message of that id, or may have: who has what is out, beside its
     consumers, is not known here."""
     line = target.line
     if message_id in line.open_index() or line.delayed.find(message_id) is not None:

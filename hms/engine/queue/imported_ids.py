@@ -13,24 +13,27 @@ import msgspec
 
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.dead_letters import may_have
-from hms.engine.queue.destinations import Queue
+from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.state import State
 from hms.wire.packed_messages import (
     NODE_DELIVERY_TIME,
+    NODE_IMPORTED_DUE,
     NODE_IMPORTED_ID,
     NODE_IMPORTED_TIME,
     Head,
 )
 
-__all__ = ["former", "sorted_out", "without_former"]
+__all__ = ["due_of", "former", "sorted_out", "without_former"]
 
 ID_DIGITS = 12
 NOT_IMPORTED, NOT_GIVEN, IN_FLIGHT = "not_imported", "id_not_given", "id_in_flight"
-_OF_AN_IMPORT = (NODE_IMPORTED_ID, NODE_IMPORTED_TIME, NODE_DELIVERY_TIME)
+_OF_AN_IMPORT = (NODE_IMPORTED_ID, NODE_IMPORTED_TIME, NODE_IMPORTED_DUE, NODE_DELIVERY_TIME)
+_NONE = "0" * ID_DIGITS
 
 
 def former(head: Head) -> tuple[int, int]:
-    """The id and the time that a message says it had; (0, 0) for one that says none."""
+    """The id and the time that a message says it had; (0, 0) for one that says none, or that keeps
+    those which it has."""
     text, at_ms = head.node.get(NODE_IMPORTED_ID), head.node.get(NODE_IMPORTED_TIME)
     if not isinstance(text, str) or not isinstance(at_ms, int):
         return 0, 0
@@ -40,21 +43,35 @@ def former(head: Head) -> tuple[int, int]:
         return 0, 0
 
 
+def due_of(head: Head) -> int:
+    """When an imported message is due, in milliseconds since 1970; 0 at once."""
+    due_ms = head.node.get(NODE_IMPORTED_DUE, 0)
+    return max(due_ms, 0) if isinstance(due_ms, int) else 0
+
+
 def without_former(head: Head) -> Head:
     """As it was when it was exported."""
     node = {name: value for name, value in head.node.items() if name not in _OF_AN_IMPORT}
-    return msgspec.structs.replace(head, node=node)
+    due_ms = due_of(head)
+    return msgspec.structs.replace(
+        head, node=node | ({NODE_DELIVERY_TIME: due_ms} if due_ms else {})
+    )
 
 
 def sorted_out(
-    state: State, queue: Queue, messages: Sequence[StoredMessage], left: Counter[str]
+    state: State, place: Queue | Subscription, messages: Sequence[StoredMessage], left: Counter[str]
 ) -> tuple[list[StoredMessage], list[StoredMessage]]:
-    """Those that can take their ids, and those that go for it; left: why others cannot."""
+    """Those that can take their ids at a place, and those there that go for it; left: why others
+    cannot."""
     going: dict[int, StoredMessage] = {}
     replaced: list[StoredMessage] = []
-    line = queue.line
+    line = place.line
     for message in messages:
-        id_, _ = former(message.head())
+        head = message.head()
+        if str(head.node.get(NODE_IMPORTED_ID, "")).startswith(_NONE):
+            going[message.id] = message
+            continue
+        id_, _ = former(head)
         if not id_ or id_ in going:
             left[NOT_IMPORTED] += 1
             continue
@@ -62,7 +79,7 @@ def sorted_out(
             left[NOT_GIVEN] += 1
             continue
         there = line.open_index().get(id_) or line.delayed.find(id_)
-        if there is None and may_have(queue, id_):
+        if there is None and may_have(place, id_):
             left[IN_FLIGHT] += 1
             continue
         if there is not None:

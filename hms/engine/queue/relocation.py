@@ -19,7 +19,7 @@ from hms.engine.queue.dead_letters import RETURN_COUNT, may_have
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch, wake
 from hms.engine.queue.file_references import watched_as
-from hms.engine.queue.imported_ids import former, without_former
+from hms.engine.queue.imported_ids import due_of, former, without_former
 from hms.engine.queue.message_copies import record_of
 from hms.engine.queue.pending_list import ids_of
 from hms.engine.state import AwaitingPageIn, Relocation, State
@@ -137,10 +137,12 @@ def _remade(
         node = dict(found.node) | {"$OriginalMessageID": message_id_text(id_)}
         head = encode_head(msgspec.structs.replace(found, node=node))
         id_ = state.take_ids(1, fx)
-    timestamp_ms = message.timestamp_ms
+    timestamp_ms, due_ms = message.timestamp_ms, how.due_ms
     if how.takes_id:
         found = decode_head(head)
-        id_, timestamp_ms = former(found)
+        taken, sent_ms = former(found)
+        id_, timestamp_ms = (taken, sent_ms) if taken else (id_, timestamp_ms)
+        due_ms = due_of(found)
         head = encode_head(without_former(found))
     elif how.is_return:
         found = decode_head(head)
@@ -167,7 +169,7 @@ def _remade(
     counts = line.history.get(message.id, (0, 0))
     if how.is_copy or how.is_count_reset:
         counts = (0, 0)
-    due_ms = line.due_ms(message) if how.due_ms is None else how.due_ms
+    due_ms = line.due_ms(message) if due_ms is None else due_ms
     return _Came(watched_as(message, made), *counts, due_ms)
 
 

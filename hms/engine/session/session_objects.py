@@ -60,6 +60,8 @@ class Connection:
         """Destinations, by kind and name, of whose consumers it is told."""
         self.holds: list[Queue | Subscription] = []
         """Places that a command of its operator keeps from consumers (held_places.py)."""
+        self.files_shown: frozenset[str] = frozenset()
+        """Files of the messages of the last page that it exports: it may read them."""
         self.rate: UserRate | None = None
         """What its user may send in a second, together with its other connections."""
         self.in_flight: BytesInFlight | None = None

@@ -66,10 +66,11 @@ class RetainedStore(Generic[M]):
         """It has ended."""
         self._searches.pop(id(search), None)
 
-    def check(self, topic: str, size: int) -> None:
-        """Refuse what there is no room for, before anything is published (RP-04)."""
+    def check(self, topic: str, size: int, others: int = 0) -> None:
+        """Refuse what there is no room for, before anything is published (RP-04). size: with the
+        others that come with it."""
         known = self._find(topic)
-        if known is None and self.count >= self._count_max:
+        if known is None and self.count + others >= self._count_max:
             raise NotRetained(topic=topic, detail=f"{self.count} are retained, as many as allowed")
         bytes_after = self.size_bytes + size - (known.size_bytes if known is not None else 0)
         if bytes_after > self._bytes_max:

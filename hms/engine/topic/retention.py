@@ -7,7 +7,9 @@ crash between two records can leave, the later one counts.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 
@@ -21,7 +23,7 @@ from hms.engine.state import State
 from hms.engine.topic import Pattern, TopicNode
 from hms.engine.topic.retained import is_alive
 from hms.engine.topic.spreading import give_now
-from hms.errors.catalogue import NoRetainedMessage, TransactionTooLarge
+from hms.errors.catalogue import NoRetainedMessage, NotRetained, TransactionTooLarge
 from hms.records import Cause, Encoded, Record, RecordType, group, ranges
 from hms.wire.packed_messages import NODE_PUBLISHER, NODE_RETAINED, NODE_TOPIC
 
@@ -44,6 +46,41 @@ def retain(
     spans = ids_of([replaced])
     cause = Cause.REPLACED
     return place, [ranges(RecordType.DISCARDED, place.number, state.now_ms, spans, cause)]
+
+
+def retainable(
+    state: State, messages: Sequence[StoredMessage], left: Counter[str]
+) -> list[StoredMessage]:
+    """Of imported messages those that can be retained, one for each topic; left: why others
+    cannot."""
+    going: dict[str, StoredMessage] = {}
+    size = 0
+    for message in messages:
+        topic = message.head().node.get(NODE_TOPIC)
+        if not isinstance(topic, str) or topic in going:
+            left["no_topic"] += 1
+            continue
+        try:
+            state.space.retained.check(topic, size + message.size_bytes, len(going))
+        except NotRetained:
+            left["full"] += 1
+            continue
+        going[topic] = message
+        size += message.size_bytes
+    return list(going.values())
+
+
+def topics_of(messages: Sequence[StoredMessage]) -> list[str]:
+    """The topics that they say, in their order."""
+    return [str(message.head().node[NODE_TOPIC]) for message in messages]
+
+
+def keep_imported(state: State, place: Retained, topics: Sequence[str]) -> None:
+    """What came last to the place is retained on these topics, which had nothing."""
+    came = islice(place.line.arrivals(state.next_seq, (), is_newest_first=True), len(topics))
+    for message, topic in zip(came, reversed(topics), strict=True):
+        node = state.space.tree.node(topic, state.now_ms, is_known=True)
+        state.space.retained.keep(node, message, state.now_ms)
 
 
 def recover_retained(state: State) -> None:

@@ -40,7 +40,6 @@ _OF_MESSAGES = (
     "message.view",
     "message.delete",
     "message.expire",
-    "message.alter",
     "message.hold",
     "message.release",
 )
@@ -76,11 +75,13 @@ class Authorization:
             "CloseFile": self._send_file,
             "FILE": self._send_file,
             "ReadFile": self._read_file,
+            "Browse": self._browse,
             "NOTICE": self._notice,
             "subscription.create": self._create_subscription,
             "topic.clear_retained": self._clear_retained,
             "message.move": self._move_messages,
             "message.copy": self._move_messages,
+            "message.alter": self._alter_messages,
             "dlq.return": self._return_letters,
             "schedule.list": self._list_schedules,
             "schedule.show": self._named_schedule,
@@ -258,12 +259,24 @@ class Authorization:
     def _messages(self, login: Login, asked: Order, _: int) -> None:
         """Of the place where they wait; what is retained is its topics'."""
         given: Any = asked.arguments
-        kind, _colon, name = given.place.partition(":")
-        if kind == "retained":
-            kind, name = "topic", name.partition("/#")[0] or "#"
-        elif kind == "subscription":
-            name = name.partition("@")[0]
-        self.require(login, [(asked.command.action, kind, name)])
+        self.require(login, [(asked.command.action, *_whose(given.place))])
+
+    def _browse(self, login: Login, asked: wire.Browse, _: int) -> None:
+        whose = _whose(asked.place) if asked.place else ("queue", asked.destination)
+        self.require(login, [(_A.BROWSE, *whose)])
+
+    def _alter_messages(self, login: Login, asked: Order, connection: int) -> None:
+        """What is imported comes to another place, as if it were sent there."""
+        given: Any = asked.arguments
+        self._messages(login, asked, connection)
+        if given.to:
+            kind, name = _whose(given.to)
+            if kind == "topic":
+                self.require(login, [(_A.PUBLISH, kind, name), (_A.RETAIN, kind, name)])
+            elif kind == "subscription":
+                self.require(login, [(_A.CONFIGURE, kind, name)])
+            else:
+                self.require(login, producer_needs("queue", name))
 
     def _move_messages(self, login: Login, asked: Order, connection: int) -> None:
         """Who moves or copies sends, too."""
@@ -312,12 +325,12 @@ class Authorization:
             raise _refusal(login, _A.PRODUCE, "queue:*")
 
     def _read_file(self, login: Login, asked: wire.ReadFile, connection: int) -> None:
-        """Its sender, and each client that has a message that names it."""
+        """Its sender, each client that has a message that names it, or exports one."""
         there = self._engine.state.connection(connection)
         key = connection, asked.file
         if asked.file.startswith(f"{there.uid:016x}-") or key in self._files:
             return
-        if not any(
+        if asked.file not in there.files_shown and not any(
             asked.file == _file_of(m) for c in there.consumers.values() for m in c.out.values()
         ):
             raise _refusal(login, _A.CONSUME, f"file:{asked.file}")
@@ -349,6 +362,14 @@ def consumer_needs(consumer: Consumer) -> Iterator[Need]:
         yield _A.CONSUME, "subscription", place.name
     if consumer.listener:
         yield _A.CALL, "service", consumer.listener
+
+
+def _whose(place: str) -> tuple[str, str]:
+    """Kind and name of what a permission has to be for; what is retained is its topics'."""
+    kind, _colon, name = place.partition(":")
+    if kind == "retained":
+        return "topic", name.partition("/#")[0] or "#"
+    return kind, name.partition("@")[0] if kind == "subscription" else name
 
 
 def producer_needs(kind: str, name: str) -> list[Need]:
