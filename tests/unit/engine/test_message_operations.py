@@ -4,6 +4,7 @@ import pytest
 
 from hms.engine.admin import message_selection
 from hms.engine.engine import Return
+from hms.engine.queue import pending_list, ready_queue
 from hms.engine.settings import DestinationSettings
 from hms.errors.catalogue import (
     DestinationNotFound,
@@ -123,6 +124,30 @@ def test_a_list_goes_on_where_it_ended_whatever_came_and_went(rig, monkeypatch, 
 
     assert len(seen) == len(set(seen)) == 15
     assert seen == sorted(seen, reverse=is_newest)
+
+
+@pytest.mark.parametrize("is_newest", [False, True])
+def test_a_page_costs_what_it_shows_however_deep_it_begins(rig, monkeypatch, is_newest):
+    """Its place in the order of arrival is found by halving: no message before it is touched."""
+    for number in range(2000):
+        send(rig, b"%d" % number)
+    touched = []
+
+    def seq(message):
+        touched.append(message)
+        return message.seq
+
+    monkeypatch.setattr(ready_queue, "_seq", seq)
+    monkeypatch.setattr(pending_list, "_seq", seq)
+    counts, at = [], {}
+    for _ in range(3):
+        touched.clear()
+        said = operate(rig, "list", limit=10, is_newest=is_newest, **at)
+        assert len(said["messages"]) == 10
+        counts.append(len(touched))
+        middle = (said["after"] + 900) if not is_newest else said["after"] - 900
+        at = {"after": middle, "end": said["end"]}
+    assert max(counts) <= 2 * 10 + 11, "ten messages, and the halvings of 2,000"
 
 
 def test_a_page_looks_at_no_more_than_it_may(rig):
