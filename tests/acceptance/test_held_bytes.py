@@ -51,6 +51,8 @@ CONFIG = {
         "topic": {"news": {}},
     },
 }
+POSTED = 1 << 31
+"""Correlates what nobody waits for; the answer to what comes behind it tells of it."""
 BIG = bytes(8 * MIB)
 MEDIUM = bytes(MIB)
 
@@ -254,9 +256,11 @@ def long_topics_in_turn(running, stack):
     assert peer.request(wire.OpenSession(1, 2))
     for n in range(70_000 // SIZE):
         topic = f"{n}" + "x" * 10_200
-        assert peer.request(wire.OpenProducer(n + 2, 1, "topic", "news", "", topic))
-        peer.send(n + 2, 1, b"x", persistent=False)
-        assert peer.request(wire.CloseProducer(n + 2))
+        opening = wire.OpenProducer(n + 2, 1, "topic", "news", "", topic)
+        peer.post(Kind.REQUEST, wire.encode(opening), POSTED)
+        head = frames.SendHead(n + 2, 1, 1, is_persistent=False)
+        peer.post(Kind.SEND, frames.encode_send(head, pack(b"x")), POSTED)
+        assert peer.request(wire.CloseProducer(n + 2)), "the producer was not opened"
 
 
 def subscriptions(running, stack):
