@@ -122,6 +122,12 @@ class Peer:
         return sent
 
 
+def _is_older(routing_id: bytes, other: bytes) -> bool:
+    """Of those that libzmq chose: it counts, from any number on, in 32 bits."""
+    count, other_count = int.from_bytes(routing_id[1:]), int.from_bytes(other[1:])
+    return (count - other_count) % (1 << 32) > 1 << 31
+
+
 class PeerTable:
     """The peers by key and by pipe; on_lost(key, reason) is called for each that is given up."""
 
@@ -169,7 +175,7 @@ class PeerTable:
         """Remember a new peer; TooManyConnections when there are peers_max."""
         if len(self._by_key) >= self._limits.peers_max:
             raise TooManyConnections(count=len(self._by_key), limit=self._limits.peers_max)
-        caller = listener.callers.greeted(listener.descriptor())
+        caller = self._caller_of(listener, routing_id)
         if caller.greeted_at is None:
             caller.greeted_at = now
         peer = Peer(PeerKey(next(self._keys)), routing_id, listener, caller, now, now, now)
@@ -178,6 +184,22 @@ class PeerTable:
         caller.peer = peer.key
         self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
         return peer
+
+    def _caller_of(self, listener: Listener, routing_id: bytes) -> Caller:
+        """The connection that the last frame came through, unless it has ended already: what came
+        before its end may be read when its descriptor is another connection's.
+
+        A connection has one routing id, so of two peers of a descriptor the older one is gone.
+        """
+        caller = listener.callers.greeted(listener.descriptor())
+        other = self._by_key.get(PeerKey(caller.peer))
+        if other is None or other.caller is not caller:
+            return caller
+        ended = Caller(-1, -1)
+        if _is_older(routing_id, other.routing_id):
+            return ended
+        other.caller, ended.peer = ended, other.key
+        return caller
 
     def remove(self, peer: Peer) -> bool:
         """Know a peer no more; False when it was not known."""

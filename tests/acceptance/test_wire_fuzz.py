@@ -37,6 +37,7 @@ BEYOND_BYTES = 256 * MIB
 HONEST = 2
 IMPATIENT = {"reconnect": False, "request_timeout_s": SERVED_S}
 LOCK_MS_MAX = 50
+LOG_CHARS = 5_000
 
 
 class UnservedError(Exception):
@@ -62,6 +63,7 @@ class Scene:
             try:
                 self._watch(attacker)
             except BaseException:
+                print(self.node.log_file.read_text()[-LOG_CHARS:])  # whom it closed, and why
                 self.node.kill()  # nobody waits for it any more
                 raise
             finally:

@@ -11,10 +11,12 @@ HANDSHAKE = _GREETING + b"\x04" + bytes([len(_READY)]) + _READY
 """All that a client says before its first message."""
 
 
-def connect(endpoint: str, timeout_s: float = 30) -> socket.socket:
-    """A connection to an endpoint, past its handshake."""
+def connect(
+    endpoint: str, timeout_s: float = 30, unused: socket.socket | None = None
+) -> socket.socket:
+    """A connection to an endpoint, past its handshake; unused: a socket to make it with."""
     scheme, _, where = endpoint.partition("://")
-    raw = socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
+    raw = unused or socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
     raw.settimeout(timeout_s)
     host, _, port = where.rpartition(":")
     raw.connect(where if scheme == "ipc" else (host, int(port)))
