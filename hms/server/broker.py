@@ -643,8 +643,8 @@ class Broker:
 
         is_in_hand: the caller is a general worker, who may also write and sync them. may_linger:
         if nobody is notified of the change they may be synced a little later, with what comes next.
-        A collection of garbage would begin in whoever creates an object at the wrong moment, and
-        all others would wait for it: it waits until the lock is free.
+        A collection of garbage would begin with the next object that is created, and all others
+        would wait for it: it is put off until the lock is free.
         """
         state, store = self.engine.state, self._store
         with self._lock:
