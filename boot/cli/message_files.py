@@ -12,7 +12,7 @@ import re
 import shutil
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -229,20 +229,35 @@ def write_file(
             out.write(json.dumps(trailer).encode() + b"\n")
             out.flush()
             os.fsync(out.fileno())
+        if named:
+            _sync_folder(folder)
         beside.rename(path)
-        _sync_folder(path.absolute().parent)
     except BaseException as fault:
         with suppress(OSError):
             beside.unlink()
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
         if isinstance(fault, OSError):
-            raise click.ClickException(f"{path} cannot be written: {fault.strerror}") from fault
+            raise _unwritten(path, fault) from fault
         raise
-    for other in folder.glob("*") if folder.is_dir() else ():  # of an export that was replaced
-        if other.name not in named:
-            other.unlink()
+    _finish(path, named)
     return Exported(ids, len(named), digest.hexdigest())
+
+
+def _finish(path: Path, named: Container[str]) -> None:
+    """Sync the name of a file that is whole, and remove files of the export that it replaced."""
+    try:
+        _sync_folder(path.absolute().parent)
+        folder = files_of(path)
+        for other in folder.glob("*") if folder.is_dir() else ():
+            if other.name not in named:
+                other.unlink()
+    except OSError as fault:
+        raise _unwritten(path, fault) from fault
+
+
+def _unwritten(path: Path, fault: OSError) -> click.ClickException:
+    return click.ClickException(f"{path} cannot be written: {fault.strerror}")
 
 
 def _sync_folder(path: Path) -> None:

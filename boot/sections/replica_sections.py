@@ -78,18 +78,19 @@ class Arbiter(Entry, frozen=True, kw_only=True):
     ] = None
     """Where PostgreSQL's password is, never the password itself: "env:NAME" or "file:PATH"."""
     lease_s: Annotated[float, Meta(ge=3, le=120)] = 5
-    """How long a primary may be silent before the other replica takes over."""
+    """How long a primary may be silent before another replica takes over."""
 
 
 class Replica(Named, frozen=True, kw_only=True):
-    """A copy of a node's log, with the machine that keeps it; a node has none or two."""
+    """A copy of a node's log, with the machine that keeps it; a node has none, or two to
+    seven."""
 
     nodename: Annotated[Name, key(otherwise="the only node of this file", example="NODE1")] = field(
         name="NODENAME"
     )
     """The node it is a copy of."""
     address: Annotated[Address, key(example="tcp://10.0.0.1:7710")]
-    """Where the other replica finds this one; beyond loopback both need keys."""
+    """Where the other replicas find this one; beyond loopback all need keys."""
     listen: Annotated[
         Listen | None,
         key(otherwise="clients are told no address", example=["tcp://10.0.0.1:7700"]),
@@ -103,7 +104,7 @@ class Replica(Named, frozen=True, kw_only=True):
     public_key: Annotated[
         PublicKey | None, key(otherwise="none", example="rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
     ] = None
-    """Its public key, by which the other one knows it."""
+    """Its public key, by which the others know it."""
 
 
 ARBITER = Section(("arbiter",), Arbiter, "# [arbiter]", later={"user": ABSENT})

@@ -34,12 +34,12 @@ def word():
 
 def parts():
     """A frame of one part is taken for one of two."""
-    take_apart = gateway.Gateway._open
+    decode = gateway.decode_envelope
 
-    def trusting(self, found):
-        return take_apart(self, (found[0], found[1]))
+    def trusting(parts, *rest):
+        return decode((parts[0], parts[1]), *rest)
 
-    gateway.Gateway._open = trusting
+    gateway.decode_envelope = trusting
 
 
 def handle():

@@ -1,16 +1,33 @@
-"""A console in the process of the test, for a node of its own."""
+"""Commands for a node of the test, and a console in its process."""
 
+import json
 import threading
 
 import pytest
+from click.testing import CliRunner
 
 import hms
+from hms.boot.cli import main
 from hms.boot.monitoring.health import Health
 from hms.boot.web.console import Console
 from hms.boot.web.console_sessions import Sessions
 from hms.boot.web.http_server import WebServer
 from hms.boot.web.node_link import NodeLink
 from hms.boot.web.site import Site
+
+
+@pytest.fixture
+def command(node):
+    def run(*words, code=0, stdin=None):
+        """The data that a command prints; of one that is refused what it says."""
+        line = [*words, "--connect", node.address, "--json"]
+        done = CliRunner().invoke(main, line, input=stdin)
+        assert done.exit_code == code, done.output
+        if code:
+            return f"{done.output} {done.exception}"
+        return json.loads(done.stdout or "null")
+
+    return run
 
 
 @pytest.fixture

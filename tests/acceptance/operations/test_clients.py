@@ -1,28 +1,14 @@
 """hms client against a real node: who is connected, and what becomes of one that is closed."""
 
-import json
 import queue
 
 import pytest
-from click.testing import CliRunner
 
 import hms
-from hms.boot.cli import main
 from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {}}}}
 WAIT_S = 30
-
-
-@pytest.fixture
-def command(node):
-    def run(*words, code=0):
-        """The data that a command prints; of one that is refused what it says."""
-        done = CliRunner().invoke(main, [*words, "--connect", node.address, "--json"])
-        assert done.exit_code == code, done.output
-        return f"{done.output} {done.exception}" if code else json.loads(done.stdout or "null")
-
-    return run
 
 
 def test_an_operator_finds_who_holds_a_message_and_closes_it(node, command):

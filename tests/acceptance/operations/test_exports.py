@@ -5,16 +5,16 @@ A long form sends a file of as many bytes as the environment says:
     HMS_EXPORTED_FILE_BYTES=1073741824 scripts/test tests/acceptance/operations/test_exports.py
 """
 
+import errno
 import json
 import os
 from filecmp import cmp
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import hms
-from hms.boot.cli import main
 from hms.boot.cli.message_files import files_of
 from hms.client.browse_pages import place_pages
 from hms.history.resend import Resender
@@ -23,17 +23,6 @@ CONFIG = {"hms": {"queue": {"orders": {}, "late": {}}, "topic": {"news": {}, "pl
 FILE_BYTES = int(os.environ.get("HMS_EXPORTED_FILE_BYTES", "300000"))
 PLACES = ("queue:orders", "subscription:reader@news/#", "retained:#")
 LATER_S = 3600
-
-
-@pytest.fixture
-def command(node):
-    def run(*words, code=0):
-        """The data that a command prints; of one that is refused what it says."""
-        done = CliRunner().invoke(main, [*words, "--connect", node.address, "--json"])
-        assert done.exit_code == code, done.output
-        return f"{done.output} {done.exception}" if code else json.loads(done.stdout or "null")
-
-    return run
 
 
 def subscribe(node):
@@ -167,3 +156,29 @@ def test_a_file_beside_an_export_is_checked_before_anything_is_sent(node, comman
     missing = ("message", "export", "subscription:nobody", "--to", str(tmp_path / "no"))
     assert "HMS-" in command(*missing, code=1)
     assert not (tmp_path / "no.part").exists()
+
+
+def test_files_are_synced_under_their_names_before_an_export_has_its_own(
+    node, command, tmp_path, monkeypatch
+):
+    """After a power cut an export is there with its files, or not at all; and one that has its
+    name keeps them, although its folder cannot be synced."""
+    content, file, synced, fsync = tmp_path / "content", tmp_path / "export", [], os.fsync
+    content.write_bytes(b"a")
+    with hms.connect(node.address) as connection, connection.session() as session:
+        session.producer("orders").send(hms.Message.file(content))
+
+    def record(descriptor):
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        synced.append((path, file.exists()))
+        if path == str(tmp_path):
+            raise OSError(errno.EIO, "input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    said = command("message", "export", "queue:orders", "--to", str(file), code=1)
+
+    assert "cannot be written" in said
+    assert (str(files_of(file)), False) in synced
+    assert synced[-1] == (str(tmp_path), True)
+    assert [one.read_bytes() for one in files_of(file).iterdir()] == [b"a"]

@@ -36,20 +36,6 @@ IMPORTS_KILLED = int(os.environ.get("HMS_IMPORTS_KILLED", "1"))
 WAIT_S = 60
 
 
-@pytest.fixture
-def command(node):
-    def run(*words, code=0, stdin=None):
-        """The data that a command prints; of one that is refused what it says."""
-        line = [*words, "--connect", node.address, "--json"]
-        done = CliRunner().invoke(main, line, input=stdin)
-        assert done.exit_code == code, done.output
-        if code:
-            return f"{done.output} {done.exception}"
-        return json.loads(done.stdout or "null")
-
-    return run
-
-
 def fill(node, count, queue="orders"):
     with hms.connect(node.address) as connection, connection.session() as session:
         producer = session.producer(queue)
