@@ -82,8 +82,7 @@ class Arbiter(Entry, frozen=True, kw_only=True):
 
 
 class Replica(Named, frozen=True, kw_only=True):
-    """A copy of a node's log, with the machine that keeps it; a node has none, or two to
-    seven."""
+    """A copy of a node's log, with its machine; a node has none, or two to seven."""
 
     nodename: Annotated[Name, key(otherwise="the only node of this file", example="NODE1")] = field(
         name="NODENAME"
