@@ -71,8 +71,6 @@ _RETURNS = {
     Action.RETRY: Return.FAILED,
 }
 BACKLOG_BYTES_MAX = 64 << 20
-_SWITCH = (gc.disable, gc.enable)
-"""What a collector of garbage that was off, or on, becomes again behind the lock."""
 LEAD_BYTES_MAX = 64 << 10
 """A general worker that put no more into an idle log writes and syncs it itself."""
 SPACE_WAIT_S = 5.0
@@ -644,11 +642,11 @@ class Broker:
         is_in_hand: the caller is a general worker, who may also write and sync them. may_linger:
         if nobody is notified of the change they may be synced a little later, with what comes next.
         A collection of garbage would begin with the next object that is created, and all others
-        would wait for it: it is put off until the lock is free.
+        would wait for it: it is put off until the lock is free. It is on then in any case: asked
+        whether it was, a second node of the process would find what the first one switched off.
         """
         state, store = self.engine.state, self._store
         with self._lock:
-            collects = gc.isenabled()
             gc.disable()
             try:
                 begun_s, cpu_begun_s = perf_counter(), thread_time()
@@ -670,7 +668,7 @@ class Broker:
                 self._goes_on = self._goes_on or is_behind
                 self._holds.ended(begun_s, cpu_begun_s, by, fx)
             finally:
-                _SWITCH[collects]()
+                gc.enable()
         if due_ms is not None:
             self.around.arm(due_ms)
         if hung or is_behind:
@@ -787,12 +785,11 @@ class Broker:
         """What somebody wants to see of the engine; it takes a moment, and changes nothing."""
         with self._lock:
             begun_s, cpu_begun_s = perf_counter(), thread_time()
-            collects = gc.isenabled()
             gc.disable()
             try:
                 return at(self.engine)
             finally:
-                _SWITCH[collects]()
+                gc.enable()
                 self._holds.ended(begun_s, cpu_begun_s, "a look")
 
     @property

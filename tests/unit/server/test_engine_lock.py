@@ -1,6 +1,7 @@
 """No garbage is collected under the engine's lock, and none is forgotten."""
 
 import gc
+import threading
 
 import pytest
 
@@ -58,10 +59,20 @@ def test_a_fault_under_the_lock_gives_the_collector_back(collections):
         assert gc.isenabled()
 
 
-def test_a_collector_that_is_off_stays_off(collections):
-    """A boot switches it off for a while."""
-    gc.disable()
-    node = MemoryNode()
-    node.broker.look(lambda _: None)
-    node.broker._change(lambda *_: None)
-    assert not gc.isenabled()
+def test_two_nodes_of_a_process_leave_the_collector_on(collections):
+    """In whatever order they take and give back their locks; else garbage, and the descriptors that
+    it holds, would stay for good."""
+    one, other = MemoryNode(), MemoryNode()
+    inside, may_leave = threading.Event(), threading.Event()
+
+    def hold(*_):
+        inside.set()
+        may_leave.wait(30)
+
+    thread = threading.Thread(target=lambda: one.broker.look(hold))
+    thread.start()
+    assert inside.wait(30)
+    other.broker.look(lambda _: may_leave.set() or thread.join(30))
+
+    assert not thread.is_alive()
+    assert gc.isenabled()
