@@ -41,9 +41,7 @@ class BranchHandlers:
             wire.EndGlobal: lambda number, r, _, __: branches.end_global(number, r.gtrid),
             wire.AskDecision: lambda _, r, __, fx: branches.ask(r.gtrid, fx),
             wire.NoteDecision: self._note,
-            wire.ForgetDecision: lambda number, r, _, fx: branches.forget_decision(
-                r.gtrid, fx, by=number
-            ),
+            wire.ForgetDecision: lambda _, r, __, fx: branches.forget_decision(r.gtrid, fx),
             wire.ListDecisions: lambda _, r, __, fx: branches.decisions(r.after, r.count_max, fx),
             wire.ListActive: lambda number, _, __, ___: branches.active(number),
         }
@@ -111,5 +109,5 @@ class BranchHandlers:
             connection, request.gtrid, request.participants, request.branches, now_ms, fx
         )
 
-    def _note(self, number: int, request: wire.NoteDecision, now_ms: int, fx: Effects) -> None:
-        self._branches.note(request.gtrid, request.participants, now_ms, fx, by=number)
+    def _note(self, _: int, request: wire.NoteDecision, now_ms: int, fx: Effects) -> None:
+        self._branches.note(request.gtrid, request.participants, now_ms, fx)

@@ -186,17 +186,15 @@ class BranchCommands:
         """What became of it."""
         return decision_requests.ask(self._state, gtrid, fx)
 
-    def note(
-        self, gtrid: bytes, participants: bytes, now_ms: int, fx: Effects, *, by: int = 0
-    ) -> None:
-        """What its decision says of its participants from now on; by: the connection that asks."""
+    def note(self, gtrid: bytes, participants: bytes, now_ms: int, fx: Effects) -> None:
+        """What its decision says of its participants from now on."""
         self._state.at(now_ms)
-        decision_requests.check_may_change(self._state, gtrid, by)
+        decision_requests.check_may_change(gtrid)
         decision_requests.note(self._state, gtrid, participants, fx)
 
-    def forget_decision(self, gtrid: bytes, fx: Effects, *, by: int = 0) -> None:
-        """Its decision is not needed any more; by: the connection that asks."""
-        decision_requests.check_may_change(self._state, gtrid, by)
+    def forget_decision(self, gtrid: bytes, fx: Effects) -> None:
+        """Its decision is not needed any more."""
+        decision_requests.check_may_change(gtrid)
         decision_requests.forget(self._state, gtrid, fx)
 
     def decisions(self, after: int, count_max: int, fx: Effects) -> Plain:

@@ -142,16 +142,11 @@ def ask(state: State, gtrid: bytes, fx: Effects) -> dict[str, Any]:
     return {"state": word, "participants": b"", "decided_at_ms": 0}
 
 
-def check_may_change(state: State, gtrid: bytes, by: int) -> None:
-    """IllegalState: nobody notes or forgets what the node is known by, for with another identity it
-    would take its own branches in databases for those of others, and nobody but its maker what that
-    connection is carrying out; by: the connection that asks, 0 the node itself."""
-    detail = ""
+def check_may_change(gtrid: bytes) -> None:
+    """Nobody notes or forgets what the node is known by: with another identity it would take its
+    own branches in databases for those of others."""
     if gtrid == IDENTITY:
         detail = "it is what this node is known by in distributed transactions"
-    elif by and state.decisions.held.get(gtrid, by) != by:
-        detail = f"connection {state.decisions.held[gtrid]} made it and is carrying it out"
-    if detail:
         raise IllegalState(what=f"the decision {gtrid.hex()}", detail=detail)
 
 

@@ -106,22 +106,6 @@ def test_nobody_takes_the_node_s_identity_away(node):
     assert ask(node, "stranger", tx.AskDecision(IDENTITY))["participants"] == b"12345678"
 
 
-def test_a_decision_that_its_maker_carries_out_is_nobody_elses(node):
-    """A stranger forgot it, so recovery would have rolled back what was committed. When its maker
-    has gone, whoever recovers carries it out, and that may be another client."""
-    ask(node, "owner", tx.BeginGlobal(b"G"))
-    ask(node, "owner", tx.Decide(b"G", b"who"))
-    for request in (tx.ForgetDecision(b"G"), tx.NoteDecision(b"G", b"nobody")):
-        assert isinstance(ask(node, "stranger", request), IllegalState)
-    assert ask(node, "owner", tx.NoteDecision(b"G", b"one")) is None
-    assert ask(node, "stranger", tx.AskDecision(b"G"))["participants"] == b"one"
-
-    node.broker.handle("owner", [Lost("gone")])
-
-    assert ask(node, "stranger", tx.ForgetDecision(b"G")) is None
-    assert ask(node, "stranger", tx.AskDecision(b"G"))["state"] == "unknown"
-
-
 def test_one_connection_leaves_sessions_to_others():
     """One client that never closes them kept everybody else out."""
     node = MemoryNode(EngineSettings(sessions_max=8))
