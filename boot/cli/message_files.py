@@ -25,6 +25,7 @@ from hms.client.bodies import encode_file
 from hms.client.file_bodies import FileInfo
 from hms.client.properties import OF_A_LETTER
 from hms.errors.catalogue import MessageFormatError
+from hms.history.backups.backup_manifest import sync_folder
 from hms.wire.packed_messages import (
     HEAD_BYTES_MAX,
     KIND_FILE,
@@ -230,7 +231,7 @@ def write_file(
             out.flush()
             os.fsync(out.fileno())
         if named:
-            _sync_folder(folder)
+            sync_folder(folder)
         beside.rename(path)
     except BaseException as fault:
         with suppress(OSError):
@@ -247,7 +248,7 @@ def write_file(
 def _finish(path: Path, named: Container[str]) -> None:
     """Sync the name of a file that is whole, and remove files of the export that it replaced."""
     try:
-        _sync_folder(path.absolute().parent)
+        sync_folder(path.absolute().parent)
         folder = files_of(path)
         for other in folder.glob("*") if folder.is_dir() else ():
             if other.name not in named:
@@ -258,14 +259,6 @@ def _finish(path: Path, named: Container[str]) -> None:
 
 def _unwritten(path: Path, fault: OSError) -> click.ClickException:
     return click.ClickException(f"{path} cannot be written: {fault.strerror}")
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 class Import(NamedTuple):
