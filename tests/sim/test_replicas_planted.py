@@ -17,8 +17,8 @@ LIKELY = {
     ("one_promise_too_few", 3): 5,
     ("promise_answered_before_durable", 3): 5,
     ("shorter_tail_adopted", 3): 11,
-    ("shrunk_to_copies_that_lack_older_epochs", 5): 13,
-    ("stranger_promises", 3): 2,
+    ("shrunk_to_copies_that_lack_older_epochs", 5): 37,
+    ("stranger_promises", 3): 12,
 }
 """Seeds that found a rarer one when this was written: they are tried first, to save time."""
 GROUPS = {2: PLANTS, 3: PLANTS_OF_THREE, 5: PLANTS_OF_FIVE}
