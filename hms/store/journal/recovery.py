@@ -176,9 +176,9 @@ class Recovery:
 
 def alone_records(walk: Walk, info: SegmentInfo, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
     """The records of a segment whose successor may be gone. Raises StoreCorrupt when one is bad: a
-    crash may have left it without its seal, but never with other bytes in its place."""
+    crash may have left it without its seal or with a part of it, never with other bytes there."""
     yield from walk.records(0, runs_of)
-    if not (walk.is_at_seal() or walk.is_at_zeros()):
+    if not (walk.is_at_seal() or walk.is_at_zeros() or walk.is_at_torn_seal()):
         raise corrupt(info.file, walk.at, walk.lsn, "the record does not verify")
 
 

@@ -19,6 +19,7 @@ from hms.store.journal.format import (
     VERSION,
     RecordHeader,
     Release,
+    pack_seal,
     record_bytes,
     unpack_record_header,
     unpack_segment_header,
@@ -249,6 +250,14 @@ class Walk:
         view, at = self._view(RECORD_HEADER_BYTES)
         header = unpack_record_header(view, at, self._salt)
         return header is not None and header.kind == KIND_SEAL and header.lsn == self.lsn
+
+    def is_at_torn_seal(self) -> bool:
+        """Here a seal was written in part, and nothing behind it."""
+        data = self._disk.pread(self._fd, RECORD_HEADER_BYTES, self.at)
+        seal = pack_seal(self.lsn, self._salt)
+        if any(byte not in (0, wanted) for byte, wanted in zip(data, seal, strict=False)):
+            return False
+        return last_written(self._disk, self._fd, self.at) <= self.at + RECORD_HEADER_BYTES
 
     def is_at_zeros(self) -> bool:
         """Nothing was written here."""

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from journal_support import (
     SMALL,
+    bodies,
     booted,
     contents,
     flip,
@@ -14,8 +15,10 @@ from journal_support import (
 )
 
 from hms.errors.catalogue import StoreCorrupt
-from hms.store.journal import list_segments
+from hms.store.journal import RealDisk, list_segments
 from hms.store.journal.format import RECORD_HEADER_BYTES, Entry, pack_records
+from hms.store.journal.recovery import alone_records
+from hms.store.journal.segment_walk import Walk, opened, read_info
 
 BODIES = [b"first record", b"second record", b"third, a longer record", b"the last one"]
 SIZES = [32 + len(body) + -len(body) % 8 for body in BODIES]
@@ -189,3 +192,47 @@ def test_a_record_that_stands_where_another_belongs_is_none(tmp_path):
     file.write_bytes(data)
 
     assert recovered(tmp_path) == BODIES
+
+
+def test_a_pinned_segment_whose_seal_was_torn_is_read(tmp_path):
+    """The seal is written behind the successor's sync: no crash in it may damage what is sealed."""
+    file = store_of(tmp_path, [[body] for body in BODIES])
+    reopened(tmp_path)
+    whole, end = file.read_bytes(), offset_of(4)
+    seal = whole[end : end + RECORD_HEADER_BYTES]
+    assert any(seal)
+    file = file.rename(file.with_suffix(".pinned"))
+    for cut in range(RECORD_HEADER_BYTES + 1):
+        for part in (seal[:cut].ljust(len(seal), b"\0"), seal[cut:].rjust(len(seal), b"\0")):
+            file.write_bytes(whole[:end] + part)
+            assert pinned_bodies(tmp_path) == BODIES
+
+
+def test_other_bytes_in_place_of_a_seal_are_damage(tmp_path):
+    """A record that stood there cannot be told from a seal that never was."""
+    file = store_of(tmp_path, [[body] for body in BODIES])
+    reopened(tmp_path)
+    whole, end = file.read_bytes(), offset_of(4)
+    file = file.rename(file.with_suffix(".pinned"))
+    for damaged in (
+        whole[:end] + b"\x01" * RECORD_HEADER_BYTES,
+        whole[:end] + whole[end : end + 8].ljust(RECORD_HEADER_BYTES, b"\0") + b"more",
+        whole[: end - SIZES[3]] + bytes([whole[end - SIZES[3]] ^ 1]) + whole[end - SIZES[3] + 1 :],
+    ):
+        file.write_bytes(damaged)
+        with pytest.raises(StoreCorrupt):
+            pinned_bodies(tmp_path)
+
+
+def reopened(path):
+    """The next boot seals the segment of the one before."""
+    journal, _ = booted(path)
+    journal.close()
+
+
+def pinned_bodies(path):
+    """What the first segment holds, read without the one behind it."""
+    disk, file = RealDisk(), path / f"{1:016d}.pinned"
+    info = read_info(disk, file, 1, is_last=False)
+    with opened(disk, file) as fd:
+        return bodies(alone_records(Walk(disk, fd, info), info))
