@@ -62,6 +62,7 @@ from hms.engine.session import (
     temporary_destinations,
     transactions,
 )
+from hms.engine.session.session_objects import Connection
 from hms.engine.settings import EngineSettings
 from hms.engine.state import AwaitingPageIn, State
 from hms.engine.topic import asking, retention, spreading, subscription_end
@@ -337,18 +338,32 @@ class Engine:
         """Before close_connection()."""
         self.state.at(now_ms)
         connection = self.state.connections.get(number)
-        return connection is not None and partial_returns.close_some(self.state, connection, fx)
+        if connection is None:
+            return False
+        return self._is_still(connection) or partial_returns.close_some(self.state, connection, fx)
+
+    def _is_still(self, connection: Connection) -> bool:
+        """Whether it comes again, as it may change a subscription; see TopicSpace.hold_still()."""
+        space = self.state.space
+        if space.still is None:
+            return False
+        works = (session.work for session in connection.sessions.values())
+        return space.is_still(works, self.state.now_ms)
 
     def end_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before close_session()."""
         self.state.at(now_ms)
         session = self.state.session(self.state.connection(connection), handle)
+        if self._is_still(session.connection):
+            return True
         return partial_returns.end_some(self.state, session, Return.RELEASED, fx)
 
     def shut_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before close_consumer()."""
         self.state.at(now_ms)
         consumer = self.state.consumer(self.state.connection(connection), handle)
+        if self._is_still(consumer.connection):
+            return True
         return partial_returns.shut_some(self.state, consumer, fx)
 
     def roll_back_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
@@ -388,7 +403,7 @@ class Engine:
         if self.state.spreads and session.work.sends:
             spreading.spread_some(self.state, fx)
             return True
-        return session.is_transacted and transactions.ready_some(self.state, session.work)
+        return session.is_transacted and transactions.ready_some(self.state, session.work, fx)
 
     def recover_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before recover()."""
@@ -404,6 +419,8 @@ class Engine:
         owner = self.state.connection(connection)
         if request.kind != "topic":
             return False
+        if self._is_still(owner):
+            return True
         with self.state.shares.acting_for(owner.owner):
             if opening.replace_some(self.state, owner, request, fx):
                 return True
@@ -540,6 +557,8 @@ class Engine:
     ) -> bool:
         """Before unsubscribe(). asked: destination, name, topic and scheme."""
         self.state.at(now_ms)
+        if self._is_still(self.state.connection(connection)):
+            return True
         return subscription_end.unsubscribe_some(self.state, connection, asked, fx)
 
     def unsubscribe(

@@ -48,11 +48,15 @@ class BranchHandlers:
         self.handlers: dict[type, Callable[..., None]] = dict.fromkeys(self._answers, self._apply)
         """By the type of the request, as hms/server/request_handlers.py has them."""
         self.slices: dict[type, Callable[[int, Any, int, Effects], bool]] = {
-            wire.XaPrepare: lambda number, r, _, __: branches.ready_some(
-                [r.xid], number, is_vote=True
+            wire.XaPrepare: lambda number, r, now_ms, fx: branches.ready_some(
+                [r.xid], number, now_ms, fx, is_vote=True
             ),
-            wire.XaCommit: lambda number, r, _, __: branches.ready_some([r.xid], number),
-            wire.Decide: lambda number, r, _, __: branches.ready_some(r.branches, number),
+            wire.XaCommit: lambda number, r, now_ms, fx: branches.ready_some(
+                [r.xid], number, now_ms, fx
+            ),
+            wire.Decide: lambda number, r, now_ms, fx: branches.ready_some(
+                r.branches, number, now_ms, fx
+            ),
             wire.ListActive: lambda number, r, _, __: branches.active_some(number, r),
         }
         """The same of what is done under holds of the lock before their own."""

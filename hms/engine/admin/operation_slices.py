@@ -24,7 +24,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
 from hms.engine.session.session_objects import Work
-from hms.engine.session.transactions import ready_some, unready
+from hms.engine.session.transactions import ready_some
 from hms.engine.state import State
 from hms.engine.topic import TopicNode
 from hms.engine.topic.retention import take_away
@@ -116,7 +116,7 @@ class Progress:
         if self._shown is not None:
             return self._shown.go_on()
         if self._work is not None:
-            return ready_some(state, self._work)
+            return ready_some(state, self._work, fx)
         if self._listing is not None:
             some = list(islice(self._listed, LISTED_AT_ONCE))
             self._rows += [row for row in some if row is not None]
@@ -136,7 +136,7 @@ class Progress:
     def close(self) -> None:
         """Who asked is gone: what was made ready takes no memory any more."""
         if self._work is not None:
-            unready(self._work)
+            self._work.unready()
 
     def _discard_some(self, state: State, place: Queue | Subscription, fx: Effects) -> int:
         if not self._buries or not isinstance(place, Queue):

@@ -31,7 +31,7 @@ from hms.engine.session.deduplication import WITHDRAWN, Taken
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
 from hms.engine.topic.answers import Answers
-from hms.engine.topic.audience import check_publication, record_bytes
+from hms.engine.topic.audience import check_publication, record_bytes, retained_at
 from hms.engine.topic.publication import (
     Stored,
     awake,
@@ -60,12 +60,13 @@ BATCH_BYTES = 128
 MESSAGE_BYTES = 256
 """A message counts at least so much in a transaction's size: a commit puts all of them into their
 places under one hold of the lock, and a million empty ones fitted into 32 MiB."""
-MESSAGE_STEPS, BATCH_STEPS, LATE_STEPS = 2, 3, 80
-PUBLICATION_STEPS, QUEUED_STEPS = 55, 30
+MESSAGE_STEPS, BATCH_STEPS, PUBLISHED_STEPS, LATE_STEPS = 2, 3, 5, 80
+PUBLICATION_STEPS, QUEUED_STEPS, RETAINED_STEPS = 270, 30, 60
 STEPS_MAX = 270_000
-"""What one commit may send: a step takes 0.17 µs under its one hold of the lock. A batch to a topic
-is looked at by itself, and put into each queue that a subscription of it delivers into; what is
-delayed, ordered or names a file as well."""
+"""What one commit may send: a step takes 0.17 µs under its one hold of the lock. What is delayed to
+a queue, is ordered or names a file is looked at by itself, as is a batch to a topic of which a
+subscription delivers into a queue or stands for another node, or asks for the order's clock; and it
+is put into each such queue. What is retained takes the place of what was."""
 _LATE = DELAYED | ORDERED | FILES
 """What becomes of these is known at the commit only."""
 
@@ -108,8 +109,9 @@ def send(
     if is_transacted:
         one.check()
         check_batch(producer, session.work, batch.rows)
-        steps = _steps_of(state, producer, batch)
-        _check_transaction(state, session.work, _least_bytes(len(batch.pack), count), steps)
+        steps = steps_of(state, producer, batch)
+        in_all = steps + MESSAGE_STEPS * count
+        _check_transaction(state, session.work, _least_bytes(len(batch.pack), count), in_all)
         one.join(fx, steps)
     elif connection.rate is None and not (state.is_guarded and _looks(state, producer)):
         one.check()
@@ -212,7 +214,7 @@ class _Send(msgspec.Struct, frozen=True):
         fx.out.append(Confirm(number, self.correlation, first_id, now_ms, count))
 
     def join(self, fx: Effects, steps: int) -> None:
-        """Put it into the session's transaction, and confirm that."""
+        """Put it into the session's transaction, and confirm that; steps: as steps_of() says."""
         state, session = self.state, self.producer.session
         count, work = len(self.batch.rows), session.work
         first_id, pack = state.take_ids(count, fx), self.batch.pack
@@ -221,7 +223,8 @@ class _Send(msgspec.Struct, frozen=True):
         )
         work.sends.append(pending)
         work.size_bytes += _record_bytes(state, pending)
-        work.steps += steps
+        work.steps += steps + MESSAGE_STEPS * count
+        pending.steps = steps
         work.worked_at_ms = state.now_ms
         taken = Taken(first_id, state.now_ms, count)
         fx.out.append(_confirm(session.connection, self.correlation, taken))
@@ -378,17 +381,29 @@ def _least_bytes(size: int, count: int) -> int:
 
 def transaction_bytes(state: State, work: Work) -> int:
     """What a transaction would take in its record now."""
-    sends = sum(_record_bytes(state, batch) for batch in work.sends)
-    return sends + ACKNOWLEDGED_BYTES * len(work.acknowledged)
+    sends = sum([_record_bytes(state, b) for b in work.sends if b.published is None])
+    published = sum([run.record_bytes for run in work.published])
+    return sends + published + ACKNOWLEDGED_BYTES * len(work.acknowledged)
 
 
-def _steps_of(state: State, producer: Producer, batch: Incoming) -> int:
-    """What a commit of it takes."""
-    steps = BATCH_STEPS + MESSAGE_STEPS * len(batch.rows)
-    if isinstance(producer.destination, Topic):
-        audience = state.space.audience(producer.topic, state.now_ms)
-        return steps + PUBLICATION_STEPS + QUEUED_STEPS * len(audience.queued)
-    return steps + LATE_STEPS if batch.uses & _LATE else steps
+def steps_of(state: State, producer: Producer, batch: Incoming) -> int:
+    """What a commit of it takes, beside its messages."""
+    if not isinstance(producer.destination, Topic):
+        return BATCH_STEPS + LATE_STEPS * bool(batch.uses & _LATE)
+    audience = state.space.audience(producer.topic, state.now_ms)
+    steps = PUBLISHED_STEPS + RETAINED_STEPS * (retained_at(batch.rows) is not None)
+    if audience.is_late or batch.uses & (ORDERED | FILES):
+        steps += PUBLICATION_STEPS + QUEUED_STEPS * len(audience.queued)
+    return steps
+
+
+def check_steps(*works: Work) -> None:
+    """Refuse what takes too long to commit at once, as there are many branches, or more subscribe
+    than did when it was sent."""
+    steps = sum([work.steps + work.late_steps for work in works])
+    count = sum([len(work.sends) for work in works])
+    if steps > STEPS_MAX and count > 1 and (len(works) > 1 or works[0].late_steps > 0):
+        raise TransactionTooLong(count=count, steps=steps, limit=STEPS_MAX)
 
 
 def _check_transaction(state: State, work: Work, size: int, steps: int) -> None:

@@ -1,6 +1,7 @@
 """What a client has open: connection, sessions, producers, consumers."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
@@ -19,7 +20,7 @@ from hms.engine.session.receipts import Receipts
 from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import TopicNode
 from hms.engine.topic.answers import Answers
-from hms.records import Encoded
+from hms.records import Encoded, Record
 
 
 class Search(Protocol):
@@ -86,8 +87,12 @@ class Work:
         "asked_count",
         "delays_ms",
         "is_over",
+        "late_steps",
+        "late_version",
+        "published",
         "ready_count",
         "receipts",
+        "remade_count",
         "rolled_back",
         "sends",
         "size_bytes",
@@ -103,6 +108,13 @@ class Work:
         """Of these, what was made ready for a commit."""
         self.ready_count = self.asked_count = 0
         """So many batches, from the first one on, are ready as well, and selectors were asked."""
+        self.published: list[PublicationRun] = []
+        """What of it is ready to be published (topic/publication_run.py)."""
+        self.remade_count = 0
+        """How often some of that was made anew, as subscriptions had changed."""
+        self.late_steps = self.late_version = 0
+        """What its commit takes for what is not, beside what was counted when it came; and of
+        which subscriptions that is."""
         self.delays_ms: dict[tuple[int, int], int] = {}
         """How long they wait after a rollback whose consumer says so itself, by the identity of
         their place and by their id."""
@@ -121,7 +133,16 @@ class Work:
     def clear(self) -> None:
         """It has ended, and what comes belongs to the next one."""
         self.sends, self.acknowledged, self.size_bytes, self.steps = [], [], 0, 0
-        self.delays_ms, self.receipts, self.ready_count, self.asked_count = {}, None, 0, 0
+        self.delays_ms, self.receipts = {}, None
+        self.unready()
+
+    def unready(self) -> None:
+        """It is not committed yet: nothing that it sends is ready."""
+        for batch in islice(self.sends, max(self.ready_count, self.asked_count)):
+            batch.unready()
+        self.ready_count = self.asked_count = self.remade_count = 0
+        self.late_steps = self.late_version = 0
+        self.published = []
 
 
 class Session:
@@ -255,6 +276,32 @@ class Run(Protocol):
         """Their messages begin to wait; their records, None when the log has none."""
 
 
+class PublicationRun(Protocol):
+    """Batches that a commit publishes as one; see topic/publication_run.py."""
+
+    batches: list["PendingBatch"]
+    messages: list[StoredMessage]
+    record_bytes: int
+    """What they take in the record of their transaction."""
+    waiting_bytes: int
+    """What their messages take where they wait, of all places together."""
+
+    def is_known(self, state: Any) -> bool:
+        """Whether is_current() is known without a look."""
+
+    def check_steps(self) -> int:
+        """What is_current() takes."""
+
+    def is_current(self, state: Any) -> bool:
+        """Whether those get it who were found for it."""
+
+    def drop(self) -> None:
+        """It is made anew."""
+
+    def store(self, state: Any, fx: Effects) -> list[Record | Encoded]:
+        """They are published; their records."""
+
+
 class PendingBatch(msgspec.Struct):
     """A batch that was taken, and that a transaction may hold until it commits. incoming, made:
     what was read of it, and its messages, when they were made ready before the commit; run: where
@@ -274,7 +321,11 @@ class PendingBatch(msgspec.Struct):
     run: Run | None = None
     answers: Answers | None = None
     """What selectors say of it (topic/answers.py)."""
+    steps: int = 0
+    """What its commit was counted to take for it when it came, beside its messages."""
+    published: PublicationRun | None = None
+    """What it is published with."""
 
     def unready(self) -> None:
         """The commit does not come yet."""
-        self.incoming = self.made = self.run = self.answers = None
+        self.incoming = self.made = self.run = self.answers = self.published = None

@@ -17,6 +17,7 @@ from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch, wake
 from hms.engine.queue.queue_send import (
     ACKNOWLEDGED_BYTES,
+    check_steps,
     read_batch,
     ready_batch,
     store_batch,
@@ -26,14 +27,16 @@ from hms.engine.queue.ready_run import ready_runs
 from hms.engine.queue.settled_rest import FORGOTTEN_AT_ONCE
 from hms.engine.queue.settlement import NOTHING, SLICE, Return, Said, give_back, give_back_all
 from hms.engine.session.receipts import READIED_AT_ONCE, Receipts, Received
-from hms.engine.session.session_objects import Session, Work
+from hms.engine.session.session_objects import PendingBatch, Session, Work
 from hms.engine.state import State
-from hms.engine.topic.asking import ask_work
+from hms.engine.topic.publication_run import ready_publications
 from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
 from hms.records import Encoded, Memory, Record, group, memory
 
 BATCH_EFFORT = 8
 """What a batch costs to make ready beside its messages, in messages."""
+SELECTORS_AT_ONCE = 10_000
+"""So many batches, each with so many selectors, are told who chooses them at the commit itself."""
 SPREAD_BATCHES = 64
 """What more batches publish goes to its subscriptions in slices, behind the commit."""
 WITHDRAWN = "the commit was withdrawn before it took effect"
@@ -58,6 +61,7 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
     size = transaction_bytes(state, session.work)
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)
+    check_steps(session.work)
     one = _Commit(state, session, correlation, number)
     is_rated = connection.rate is not None
     if (state.is_guarded or is_rated) and _waits(state, one):
@@ -83,7 +87,7 @@ def _waits(state: State, one: "_Commit") -> bool:
         return True
     if not state.blocked.must_wait(one, state.now_ms):
         return False
-    unready(one.work)
+    one.work.unready()
     one.session.work = Work()  # what comes now belongs to the next transaction
     return True
 
@@ -178,6 +182,8 @@ def take_effect(
     touched: dict[int, Queue | Subscription] = {}
     state.spreads.takes_all = len(work.sends) > SPREAD_BATCHES
     for batch in work.sends:
+        if batch.published is not None and _is_published(state, batch, records, fx):
+            continue
         run = batch.run
         if run is not None and run.queue is batch.producer.destination:  # which may be gone since
             if run.first_id == batch.first_id:
@@ -194,20 +200,43 @@ def take_effect(
         if state.is_crowded:
             page_out_new(state, stored.messages, stored.touched)
     state.spreads.takes_all = False
-    is_much = len(work.acknowledged) > FORGOTTEN_AT_ONCE
     for received in receipts_of(work).all():
-        records += _settled(state, received, is_much=is_much)
+        records += _settled(state, received, is_much=len(work.acknowledged) > FORGOTTEN_AT_ONCE)
         if received.place.line.tracks is not None:  # what waited for these may go out
             touched[id(received.place)] = received.place
+    _ended(state, work)
+    return records, list(touched.values())
+
+
+def _ended(state: State, work: Work) -> None:
+    """Nothing is left of it; what there was of it goes in slices, where it was much."""
     spent = [one for one in (work.acknowledged, work.sends) if len(one) > FORGOTTEN_AT_ONCE]
     if spent:
         state.settled_rest.free(spent)
         state.unfinished.append(lambda fx: _forget_some(state, fx))
     work.clear()
-    return records, list(touched.values())
+    if state.space.still is not None and state.space.still.work is work:
+        state.space.still = None
 
 
-def ready_some(state: State, work: Work, *, with_sends: bool = True) -> bool:
+def _is_published(
+    state: State, batch: PendingBatch, records: list[Record | Encoded], fx: Effects
+) -> bool:
+    """Whether the batch is published with those that it was made ready with; its records too."""
+    run = batch.published
+    assert run is not None, "it is not ready"
+    if run.batches[0] is not batch:
+        return True
+    if not run.is_current(state):
+        run.drop()
+        return False
+    records += run.store(state, fx)
+    if state.is_crowded:
+        page_out_new(state, run.messages, [])
+    return True
+
+
+def ready_some(state: State, work: Work, fx: Effects, *, with_sends: bool = True) -> bool:
     """Before a command that makes one record of it: a slice of what it needs for that, and whether
     there was one."""
     if receipts_of(work).ready_some():
@@ -219,19 +248,15 @@ def ready_some(state: State, work: Work, *, with_sends: bool = True) -> bool:
         if count > READIED_AT_ONCE:
             break
     else:
-        return with_sends and ask_work(state, work)
+        is_much = len(work.sends) > SPREAD_BATCHES or (
+            len(work.sends) * state.space.selecting_count > SELECTORS_AT_ONCE
+        )
+        return with_sends and ready_publications(state, work, fx, is_much=is_much)
     for batch in some:
         ready_batch(batch)
     ready_runs(some)
     work.ready_count += len(some)
     return True
-
-
-def unready(work: Work) -> None:
-    """It is not committed yet."""
-    for batch in islice(work.sends, work.ready_count):
-        batch.unready()
-    work.ready_count = work.asked_count = 0
 
 
 def receipts_of(work: Work) -> Receipts:

@@ -59,6 +59,10 @@ class Answers:
         """What was found out so far."""
         return Known(self._chosen, self._asked)
 
+    def is_closed_without(self, audience: Audience) -> bool:
+        """Whether all were asked, and others have come since."""
+        return not self._messages and self._asked is not audience.choices
+
     def ask(self, audience: Audience, steps: int) -> int:
         """A slice; how many of the steps are left, 0 or less when it has to go on."""
         if not self._messages:

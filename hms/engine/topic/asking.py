@@ -1,14 +1,11 @@
 """Asking: the selectors of those that a batch is published to, in slices before its command."""
 
-from itertools import islice
-
 from hms.engine.effects import Effects
 from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.messages import make_messages
-from hms.engine.queue.destinations import Topic
-from hms.engine.queue.incoming import Incoming, accepted, check_values
+from hms.engine.queue.incoming import Incoming, check_values
 from hms.engine.queue.sender_identity import with_sender
-from hms.engine.session.session_objects import PendingBatch, Producer, Work
+from hms.engine.session.session_objects import PendingBatch, Producer
 from hms.engine.state import State
 from hms.engine.topic.answers import Answers
 from hms.engine.topic.audience import check_publication
@@ -17,7 +14,7 @@ from hms.errors.tree import HmsError
 from hms.records import MESSAGES_PER_BATCH_MAX
 from hms.wire.packed_messages import slice_payloads, unpack_rows
 
-__all__ = ["ask_send", "ask_work"]
+__all__ = ["ask_batch", "ask_send"]
 
 
 def ask_send(
@@ -52,24 +49,15 @@ def ask_send(
     return answers.ask(audience, LOOK_STEPS) <= 0
 
 
-def ask_work(state: State, work: Work) -> bool:
-    """The same before a commit, of all that it publishes; whether a slice was done."""
-    steps = LOOK_STEPS
-    for batch in islice(work.sends, work.asked_count, None):
-        if steps <= 0:
-            return True
-        if isinstance(batch.producer.destination, Topic):
-            audience = state.space.audience(batch.producer.topic, state.now_ms)
-            if audience.choices:
-                if batch.answers is None:
-                    incoming = accepted(batch.pack, unpack_rows(batch.pack, batch.count))
-                    batch.answers = _begun(state, batch, incoming, 0, batch.pack)
-                steps = batch.answers.ask(audience, steps)
-                if steps <= 0:
-                    return True
-        work.asked_count += 1
-        steps -= 1
-    return steps < LOOK_STEPS
+def ask_batch(state: State, batch: PendingBatch, incoming: Incoming, steps: int) -> int:
+    """The same before a commit, of a batch that it publishes; how many of the steps are left, 0 or
+    less when it has to go on."""
+    audience = state.space.audience(batch.producer.topic, state.now_ms)
+    if not audience.choices:
+        return steps
+    if batch.answers is None or batch.answers.is_closed_without(audience):
+        batch.answers = _begun(state, batch, incoming, 0, batch.pack)
+    return batch.answers.ask(audience, steps)
 
 
 def _has_room(state: State, producer: Producer, batch: Incoming, is_persistent: bool) -> bool:

@@ -17,14 +17,14 @@ from hms.engine.groups.global_order import stamped_with_clock
 from hms.engine.log.live_index import hold, hold_each, hold_together, offsets_of
 from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages, sizes_of
 from hms.engine.queue.delays import NOT_DELAYED, due_times, stamped_with_time
-from hms.engine.queue.destinations import Queue, Subscription, Topic
+from hms.engine.queue.destinations import Queue, Retained, Subscription, Topic
 from hms.engine.queue.incoming import DELAYED, FILES, ORDERED, Incoming, accepted
 from hms.engine.queue.message_copies import copies_of, record_of, stamped
 from hms.engine.session.session_objects import PendingBatch, Producer
 from hms.engine.state import State
 from hms.engine.topic import Delivery, TopicNode
 from hms.engine.topic.audience import retained_at, room_in, takes_all
-from hms.engine.topic.recipients import NOTHING_KNOWN, Audience, Group
+from hms.engine.topic.recipients import NOTHING_KNOWN, Audience, Group, Known
 from hms.engine.topic.retention import publisher_mark, retain
 from hms.engine.topic.spreading import begin_spread, delay, is_large
 from hms.engine.topic.spreads import Part
@@ -50,10 +50,7 @@ def store_publication(
     destination, node = producer.destination, producer.node
     assert isinstance(destination, Topic) and node is not None, "only topics publish"  # noqa: PT018
     audience = state.space.audience(producer.topic, state.now_ms)
-    answers, at = batch.answers, retained_at(incoming.rows)
-    known = NOTHING_KNOWN
-    if answers is not None and answers.is_told == is_told_the_topic(producer, incoming, audience):
-        known = answers.known
+    at, known = retained_at(incoming.rows), known_of(batch, incoming, audience)
     rows, pack, due = stamped_for(batch, incoming, audience)
     if incoming.uses & ORDERED:
         rows, pack = stamped_with_clock(state, rows, pack)
@@ -62,7 +59,7 @@ def store_publication(
     messages = messages_of(state, batch, incoming)
     destination.sent += batch.count
     node.used_ms = state.now_ms
-    out = _FanOut(state, batch, due, incoming.uses, messages, fx)
+    out = FanOut(state, batch, due, incoming.uses, messages, fx)
     for subscription in audience.withheld:
         subscription.withheld += len(messages)
     state.looking.asked += audience.asked_by(len(messages))
@@ -74,6 +71,8 @@ def store_publication(
         out.spread(audience.groups(messages, known))
     else:
         out.give_each(audience.choose(messages, known))
+    for subscription, count in out.missed:
+        subscription.missed += count
     out.relay()
     if at is not None:
         out.retain(state.space.tree.node(producer.topic, state.now_ms, is_known=True), messages[at])
@@ -84,6 +83,14 @@ def store_publication(
         )
         out.records.insert(0, record)
     return Stored(out.records, out.touched, messages)
+
+
+def known_of(batch: PendingBatch, incoming: Incoming, audience: Audience) -> Known:
+    """What selectors say of the batch, where they were asked before."""
+    answers = batch.answers
+    if answers is None or answers.is_told != is_told_the_topic(batch.producer, incoming, audience):
+        return NOTHING_KNOWN
+    return answers.known
 
 
 def is_told_the_topic(producer: Producer, incoming: Incoming, audience: Audience) -> bool:
@@ -178,7 +185,7 @@ def _land(state: State, messages: Sequence[StoredMessage]) -> Landing | None:
     return state.blocks.add([m for m, _ in held], [at for _, at in held])
 
 
-class _FanOut:
+class FanOut:
     """Gives the messages of one batch to one subscription after the other."""
 
     def __init__(
@@ -208,11 +215,17 @@ class _FanOut:
         self.further: list[tuple[int, bytes]] = []
         """Of very many places: how many, and their placements as they stand in the record."""
         self.records: list[Record] = []
+        self.missed: list[tuple[Subscription, int]] = []
+        """For how many messages there is no room where."""
         self._spread: list[Part] | None = None
 
     def spread(self, groups: Sequence[tuple[Group, list[StoredMessage]]]) -> None:
         """To each what its group chose, where it waits in slices (spreads.py): here it is only
         counted, and told to the log. What delivers into a queue is given at once."""
+        begin_spread(self._state, self.parts(groups), self._due, self._uses)
+
+    def parts(self, groups: Sequence[tuple[Group, list[StoredMessage]]]) -> list[Part]:
+        """Who gets what in slices; the placements that tell the log of it are noted."""
         common, own = list[frozenset[int]](), dict[int, list[frozenset[int]]]()
         self._spread = parts = list[Part]()
         for group, chosen in groups:
@@ -233,7 +246,7 @@ class _FanOut:
                 self.give(subscription, chosen)
         for message in self._messages if common or own else ():
             hold_together(message, [*common, *own.get(message.id, ())])
-        begin_spread(self._state, parts, self._due, self._uses)
+        return parts
 
     def _encoded(self, group: Group, numbers: frozenset[int], chosen: list[StoredMessage]) -> bytes:
         mask = self._bitmap(chosen)
@@ -318,7 +331,8 @@ class _FanOut:
         if not place.control.is_guarded or self._must_take(subscription):
             return chosen
         fitting = chosen[: room_in(place, [m.length for m in chosen])]
-        subscription.missed += len(chosen) - len(fitting)
+        if len(fitting) < len(chosen):
+            self.missed.append((subscription, len(chosen) - len(fitting)))
         return fitting
 
     def _give_queue(
@@ -371,10 +385,14 @@ class _FanOut:
     def retain(self, node: TopicNode[StoredMessage], message: StoredMessage) -> None:
         """From now on the topic's own; node: found anew, as its producer may be closed since."""
         place, replaced = retain(self._state, node, message, self._fx)
+        self.hold_retained(place, message)
+        self.records += replaced
+
+    def hold_retained(self, place: Retained, message: StoredMessage) -> None:
+        """The log keeps it for the place of what is retained, too."""
         if self._is_persistent:
             hold([message], place.number)
             self.placements.append(Placement(place.number, self._bitmap([message])))
-        self.records += replaced
 
 
 def add_to(

@@ -144,11 +144,15 @@ class Audience:
         self.copied_count = len(_copied(self.queued))
         self.withheld: list[Subscription] = []
         """Whose pattern matches, and whose owner may not have it."""
+        self.redefined_count = 0
+        """How often subscriptions were redefined before it was made."""
         own = {s.control for s in every}
         self.controls = own | {s.queue.control for s in self.queued if s.queue is not None}
         selecting = [s for s in unusual if s.selector is not None]
         self._plain = [s for s in every if s.selector is None] if selecting else every
         self._all = Group(self._plain) if unusual else Group(every, own, numbers)
+        self._has_proxies = any(s.is_proxy for s in unusual)
+        self._has_late = False
         self.choices: dict[str, Choice] = {}
         self.names: set[str] = set()
         """Those that some selector has."""
@@ -159,6 +163,24 @@ class Audience:
             if subscription.selector is not None:
                 self._add(subscription, subscription.selector)
 
+    @property
+    def is_late(self) -> bool:
+        """Something is done with what they get that no transaction can do before its commit."""
+        return bool(self.queued) or self._has_proxies or self._has_late
+
+    @property
+    def is_guarded(self) -> bool:
+        """Some of them have limits."""
+        return any(control.is_guarded for control in self.controls)
+
+    def is_like(self, other: "Audience") -> bool:
+        """Whether both give the same to the same ones."""
+        return self is other or (
+            self.redefined_count == other.redefined_count
+            and self.subscriptions == other.subscriptions
+            and self.withheld == other.withheld
+        )
+
     def _add(self, subscription: Subscription, selector: Selector) -> None:
         choice = self.choices.get(selector.text)
         if choice is None:
@@ -167,6 +189,7 @@ class Audience:
 
     def _new_choice(self, selector: Selector) -> Choice:
         choice = Choice(selector)
+        self._has_late = self._has_late or choice.is_late
         self.names.update(selector.names)
         if choice.equality is None:
             self._others.append(choice)
@@ -217,10 +240,13 @@ class Audience:
         if known is NOTHING_KNOWN:
             return self._ask(messages, self._others, self._tables)
         found = []
-        for text, choice in self.choices.items():
-            if indices := known.chosen.get(text):
+        for text, indices in known.chosen.items():
+            choice = self.choices.get(text)
+            if indices and choice is not None:
                 choice.messages = [messages[index] for index in indices]
                 found.append(choice)
+        if known.asked is self.choices and not self._has_late:
+            return found
         asked, every = known.asked, self.choices.items()
         new = [choice for text, choice in every if text not in asked or choice.is_late]
         return found + self._ask(messages, new, {}) if new else found

@@ -31,13 +31,17 @@ def is_large(state: State, subscriptions: int, count: int, due: int, uses: int) 
 
 def begin_spread(state: State, parts: Sequence[Part], due: Mapping[int, int], uses: int) -> None:
     """All of this is to be put where it waits, behind what is under way."""
-    if not parts:
-        return
-    for subscriptions, messages in parts:
-        state.waiting_bytes += len(subscriptions) * sizes_of(messages)
+    if parts:
+        size_bytes = sum([len(places) * sizes_of(messages) for places, messages in parts])
+        begin_spreads(state, [Spread(parts, due, uses)], size_bytes)
+
+
+def begin_spreads(state: State, begun: Sequence[Spread], size_bytes: int) -> None:
+    """The same of some, whose messages take so much where they wait, of all places together."""
+    state.waiting_bytes += size_bytes
     spreads = state.spreads
-    spreads.waiting.append(Spread(parts, due, uses))
-    if not spreads.is_told:
+    spreads.waiting.extend(begun)
+    if begun and not spreads.is_told:
         spreads.is_told = True
         state.unfinished.append(lambda fx: _go_on(state, fx))
 

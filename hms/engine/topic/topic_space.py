@@ -6,6 +6,8 @@ has to stand at a topic or above it, so that a slip of the pen is refused and no
 that nobody ever reads.
 """
 
+from collections.abc import Iterable
+
 from hms.engine.admin.counters import Totals
 from hms.engine.flow.shares import NO_OWNER, Shares
 from hms.engine.messages import StoredMessage
@@ -36,10 +38,20 @@ from hms.records import Definition
 BASE_TOPIC = "HMS.BASE.TOPIC"
 RETAINED_PLACE = "HMS.RETAINED"
 _SHOWN = 255
+STILL_MS, STILL_TRIES = 500, 10_000
 AUDIENCE_ENTRIES_MAX = 200_000
 """So many subscriptions, counted for each topic that they are found for, are kept at hand."""
 CHARACTERS_PER_ENTRY = 100
 """So many of a topic string count as one."""
+
+
+class Still:
+    """A commit for which subscriptions do not change until then."""
+
+    __slots__ = ("tries_left", "until_ms", "work")
+
+    def __init__(self, work: object, until_ms: int) -> None:
+        self.work, self.until_ms, self.tries_left = work, until_ms, STILL_TRIES
 
 
 class TopicSpace:
@@ -71,6 +83,11 @@ class TopicSpace:
         self._named: dict[tuple[str, Scheme, str, bool], Subscription] = {}
         self._audiences: dict[str, Audience] = {}
         self._audience_entries = 0
+        self._last_audience: Audience | None = None
+        """Where many topics have the same subscriptions, all of them have one audience."""
+        self._redefined_count = 0
+        self.still: Still | None = None
+        """A commit for which subscriptions are not to change."""
         self.authority: Authority | None = None
         self.made_by = ""
         """The user whose command is applied now, where logins are checked: the owner of what it
@@ -162,15 +179,34 @@ class TopicSpace:
         if found is None or now_ms >= found.until_ms:
             matching = self.index.match(topic)
             wanting = [s for s in matching if s.is_usual or _wants_now(s, now_ms)]
-            if self.authority is None:
-                found = Audience(wanting)
-            else:
-                found = Audience([s for s in wanting if self.is_allowed(s, topic)])
-                found.withheld = [s for s in wanting if not self.is_allowed(s, topic)]
-            self._audience_entries += 1 + len(matching) + len(topic) // CHARACTERS_PER_ENTRY
+            found = self._found(wanting, topic)
+            self._audience_entries += 1 + len(topic) // CHARACTERS_PER_ENTRY
+            if found is not self._last_audience:
+                self._last_audience = found
+                self._audience_entries += len(matching)
             if self._audience_entries > AUDIENCE_ENTRIES_MAX:
-                self.changed()
+                self._audiences.clear()
+                self._audience_entries = 0
             self._audiences[topic] = found
+        return found
+
+    def _found(self, wanting: list[Subscription], topic: str) -> Audience:
+        """The audience of these; the last one, when it is the same."""
+        withheld = list[Subscription]()
+        if self.authority is not None:
+            withheld = [s for s in wanting if not self.is_allowed(s, topic)]
+            hidden = set(withheld)
+            wanting = [s for s in wanting if s not in hidden] if hidden else wanting
+        last = self._last_audience
+        if (
+            last is not None
+            and last.redefined_count == self._redefined_count
+            and last.subscriptions == wanting
+            and last.withheld == withheld
+        ):
+            return last
+        found = Audience(wanting)
+        found.withheld, found.redefined_count = withheld, self._redefined_count
         return found
 
     def has_audience(self, topic: str, now_ms: int) -> bool:
@@ -183,6 +219,7 @@ class TopicSpace:
         self._take(subscription, -1)
         subscription.redefine(definition)
         self._take(subscription, 1)
+        self._redefined_count += 1
         self.changed()
 
     def is_allowed(self, subscription: Subscription, topic: str) -> bool:
@@ -199,6 +236,22 @@ class TopicSpace:
         self.version += 1
         self._audiences.clear()
         self._audience_entries = 0
+
+    def hold_still(self, work: object, now_ms: int) -> None:
+        """Nobody else subscribes, or ends a subscription, until this transaction is committed, or
+        for half a second: what it publishes was made ready again and again, as others came."""
+        if self.still is None or self.still.work is not work:
+            self.still = Still(work, now_ms + STILL_MS)
+
+    def is_still(self, works: Iterable[object], now_ms: int) -> bool:
+        """Whether who has these transactions waits with what changes subscriptions."""
+        still = self.still
+        if still is None or any(work is still.work for work in works):
+            return False
+        still.tries_left -= 1
+        if now_ms >= still.until_ms or not still.tries_left:
+            self.still = None
+        return self.still is not None
 
     # who uses a topic
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.settlement import take_out
-from hms.engine.session.transactions import ready_some, unready
+from hms.engine.session.transactions import ready_some
 from hms.engine.state import State
 from hms.engine.xa import association, completion, decision_requests, retained_state
 from hms.engine.xa.branch import Branch
@@ -88,12 +88,15 @@ class BranchCommands:
             return False
         return branch.is_hidden_from(self._state.connection(by).uid)
 
-    def ready_some(self, xids: Sequence[bytes], by: int, *, is_vote: bool = False) -> bool:
+    def ready_some(
+        self, xids: Sequence[bytes], by: int, now_ms: int, fx: Effects, *, is_vote: bool = False
+    ) -> bool:
         """Before prepare(), commit() and decide(): a slice of what their records need, and whether
         there was one; see hms/engine/engine.py."""
+        self._state.at(now_ms)
         known = [xid for xid in xids if not self._is_stranger(by, xid)]
         works = [branch.work for branch in self._there(known) if branch.may_end]
-        return any(ready_some(self._state, work, with_sends=not is_vote) for work in works)
+        return any(ready_some(self._state, work, fx, with_sends=not is_vote) for work in works)
 
     def _there(self, xids: Sequence[bytes]) -> list[Branch]:
         found = self._state.branches.by_xid
@@ -102,7 +105,7 @@ class BranchCommands:
     def _not_ended(self, xids: Sequence[bytes]) -> None:
         """These were not committed after all: what was made ready takes no memory any more."""
         for branch in self._there(xids):
-            unready(branch.work)
+            branch.work.unready()
 
     def prepare(
         self, xid: bytes, now_ms: int, fx: Effects, *, is_again: bool = False, by: int = 0

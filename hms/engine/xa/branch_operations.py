@@ -11,7 +11,7 @@ from typing import Any
 from hms.engine.effects import Effects
 from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.queue.settlement import Return
-from hms.engine.session.transactions import by_place, end_without_effect, unready
+from hms.engine.session.transactions import by_place, end_without_effect
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState
 from hms.engine.xa.branch_records import heuristic_record
@@ -73,7 +73,7 @@ def commit_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
     branch = prepared_branch(state, asked)
     size, limit = transaction_bytes(state, branch.work), state.settings.transaction_bytes_max
     if size > limit:
-        unready(branch.work)
+        branch.work.unready()
         detail = f"it would take {size} bytes, max_transaction_bytes is {limit}"
         raise _wrong(branch, detail)
     effect = effect_of(state, branch, fx)

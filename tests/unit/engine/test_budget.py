@@ -5,20 +5,19 @@ its own frame, its transaction or what its consumer has out allows, but not what
 light load on a real node: bench/budget.py.
 """
 
-import sys
-
 import pytest
 
 from hms.engine import engine
 from hms.engine.flow import blocked_sends
 from hms.engine.queue import dispatch, purge_slices
-from hms.engine.topic import asking, spreading
+from hms.engine.topic import asking, publication_run, spreading
 from hms.errors.catalogue import ConsumerLimit
 from hms.server import broker
 from hms.wire import structures as wire
 from hms.wire.frames import RANGE, SETTLE_ITEM, Action, Envelope, Kind, SendHead, encode_send
 from hms.wire.packed_messages import ROW
 from tests.support import largest
+from tests.support.counted import Counted
 from tests.support.largest import LARGEST, commands_of_the_protocol
 from tests.support.memory_peer import Node, Peer
 
@@ -29,25 +28,6 @@ CALLS_MAX = 250_000
 CALLS_PER_SUBSCRIPTION = 2
 """Only ever lowered."""
 ALL = RANGE.pack(0, (1 << 64) - 1)
-
-
-class Counted:
-    """The engine's lock; the most calls in one hold of it."""
-
-    def __init__(self):
-        self.calls = self.most = 0
-
-    def __enter__(self):
-        self.calls = 0
-        sys.setprofile(self._count)
-
-    def _count(self, _frame, event, _argument):
-        if event in ("call", "c_call"):
-            self.calls += 1
-
-    def __exit__(self, *_):
-        sys.setprofile(None)
-        self.most = max(self.most, self.calls)
 
 
 @pytest.fixture(autouse=True)
@@ -447,7 +427,8 @@ def test_selectors_of_subscriptions_are_asked_in_slices(
 ):
     """1,000 of which no table finds any, of 1,024 messages, were 0.25 s under one hold, 200 with 64
     LIKEs each of 64 messages 0.85 s; a commit had 32 MiB of such batches."""
-    monkeypatch.setattr(asking, "LOOK_STEPS", 2000)
+    for module in (asking, publication_run):
+        monkeypatch.setattr(module, "LOOK_STEPS", 2000)
 
     def publishing(selectors):
         node = Node(tmp_path / str(selectors))

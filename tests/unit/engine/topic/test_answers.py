@@ -6,7 +6,7 @@ import pytest
 
 from hms.engine.engine import Engine
 from hms.engine.log.live_index import SEGMENT_SHIFT
-from hms.engine.topic import asking
+from hms.engine.topic import asking, publication_run
 from hms.wire import structures as wire
 from hms.wire.frames import Envelope, Kind, SendHead, encode_send
 from hms.wire.packed_messages import ROW, Head, encode_head
@@ -70,7 +70,8 @@ def have_in(engine):
 
 
 def published(folder, seed, monkeypatch, steps, *, is_persistent, is_transacted=False):
-    monkeypatch.setattr(asking, "LOOK_STEPS", steps)
+    for module in (asking, publication_run):
+        monkeypatch.setattr(module, "LOOK_STEPS", steps)
     rng, node = random.Random(seed), Node(folder)
     peer = subscribers(node, is_durable=is_persistent)
     producer = 900
@@ -121,7 +122,8 @@ def test_slices_choose_what_one_look_chooses(
 
 def test_who_subscribes_between_two_slices_is_asked_and_who_leaves_is_not(tmp_path, monkeypatch):
     """An answer counts for a text, whoever has it."""
-    monkeypatch.setattr(asking, "LOOK_STEPS", 20)
+    for module in (asking, publication_run):
+        monkeypatch.setattr(module, "LOOK_STEPS", 20)
     node = Node(tmp_path)
     peer, other = subscribers(node, is_durable=False), Peer(node, 2)
     items = [frame_of(1, 40, packed(random.Random(1), 40))]
@@ -146,7 +148,8 @@ def test_who_subscribes_between_two_slices_is_asked_and_who_leaves_is_not(tmp_pa
 
 def test_another_batch_under_the_same_number_is_asked_itself(tmp_path, monkeypatch):
     """What was asked for a batch that was refused meanwhile says nothing of the next one."""
-    monkeypatch.setattr(asking, "LOOK_STEPS", 20)
+    for module in (asking, publication_run):
+        monkeypatch.setattr(module, "LOOK_STEPS", 20)
     node = Node(tmp_path)
     peer = subscribers(node, is_durable=False)
     items = [frame_of(1, 40, packed(random.Random(1), 40))]
