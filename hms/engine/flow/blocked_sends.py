@@ -152,6 +152,10 @@ class BlockedSends:
         try:
             obstacle = waiting.obstacle()
             if obstacle is not None and obstacle.may_wait:
+                waiting.unready()
+                return False
+            if obstacle is None and waiting.ready_some(fx):
+                self.has_more = True
                 return False
             self._remove(waiting)
             if obstacle is not None:

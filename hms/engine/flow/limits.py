@@ -14,7 +14,7 @@ from hms.engine.flow.room_wait import Key, Obstacle
 from hms.engine.messages import OVERHEAD_BYTES
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.pending_list import PendingList
-from hms.engine.session.session_objects import PendingBatch, Producer, Work
+from hms.engine.session.session_objects import Producer, Work, size_of_batch
 from hms.engine.state import State
 from hms.errors.catalogue import (
     BatchTooLarge,
@@ -29,7 +29,7 @@ from hms.errors.catalogue import (
     QueueFull,
 )
 from hms.errors.tree import FieldValue, HmsError
-from hms.wire.packed_messages import ROW, Row
+from hms.wire.packed_messages import Row
 
 Place = Queue | Subscription
 BATCHES = 8
@@ -77,7 +77,7 @@ def check_batch(producer: Producer, work: Work, rows: Sequence[Row]) -> None:
         return
     mine = [batch for batch in work.sends if batch.producer.destination is queue]
     count += sum(batch.count for batch in mine)
-    size += sum(map(_size_of, mine))
+    size += sum(map(size_of_batch, mine))
     _check_fits(queue, count, size)
 
 
@@ -85,23 +85,31 @@ def obstacle_to_commit(state: State, work: Work) -> Obstacle | None:
     """What keeps a transaction from being committed; what it acknowledges makes room."""
     demands: dict[int, tuple[Place, int, int]] = {}
     total_count = total_bytes = 0
-    for batch in work.sends:
-        target = batch.producer.destination
+    for producer, (count, size) in work.demands().items():
+        target = producer.destination
         _check_there(target)
         if target.control.is_sending_paused:
             return paused(target)
-        for place in _judged(state, batch.producer):
-            _, count, size = demands.get(id(place), (place, 0, 0))
-            demands[id(place)] = place, count + batch.count, size + _size_of(batch)
-        total_count += batch.count
-        total_bytes += _size_of(batch)
+        for place in _judged(state, producer):
+            _, known_count, known_size = demands.get(id(place), (place, 0, 0))
+            demands[id(place)] = place, known_count + count, known_size + size
+        total_count += count
+        total_bytes += size
+    freed = _freed(work) if demands else {}
     for place, count, size in demands.values():
-        mine = [message for at, message in work.acknowledged if at is place]
-        own = len(mine), sum(message.length for message in mine)
-        found = _obstacle_at(state, place, count, size, own)
+        found = _obstacle_at(state, place, count, size, freed.get(id(place), (0, 0)))
         if found is not None:
             return found
     return _obstacle_of_node(state, total_count, total_bytes)
+
+
+def _freed(work: Work) -> dict[int, tuple[int, int]]:
+    """How many messages, and bytes of them, it acknowledges, by their place."""
+    freed = {}
+    for received in work.received().all():
+        count = len(received.messages)
+        freed[id(received.place)] = count, received.size_bytes - OVERHEAD_BYTES * count
+    return freed
 
 
 def keys_of(work: Work) -> tuple[Key, ...]:
@@ -298,11 +306,6 @@ def _of_node(state: State, refusal: HmsError, fields: dict[str, FieldValue]) -> 
     may_wait = state.settings.limits.behavior is LimitBehavior.FLOW_CONTROL
     said = fields | {"kind": "the", "destination": "node", "oldest_s": "?"}
     return Obstacle(refusal, may_wait, FlowControlTimeout, said)
-
-
-def _size_of(batch: PendingBatch) -> int:
-    """Heads and bodies of a batch, without its rows."""
-    return len(batch.pack) - ROW.size * batch.count
 
 
 def _bytes_of(rows: Sequence[Row]) -> int:

@@ -73,6 +73,13 @@ class Waiting:
             for pack, count in self.packs():
                 rate.charge(count, len(pack), now_ms)
 
+    def ready_some(self, _fx: Effects) -> bool:
+        """There is room: a slice of what is done before take(); whether it has to come again."""
+        return False
+
+    def unready(self) -> None:
+        """There is none after all."""
+
     def take(self, fx: Effects) -> None:
         """There is room: do it, and answer."""
         raise NotImplementedError

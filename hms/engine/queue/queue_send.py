@@ -61,7 +61,7 @@ MESSAGE_BYTES = 256
 """A message counts at least so much in a transaction's size: a commit puts all of them into their
 places under one hold of the lock, and a million empty ones fitted into 32 MiB."""
 MESSAGE_STEPS, BATCH_STEPS, PUBLISHED_STEPS, LATE_STEPS = 2, 3, 5, 80
-PUBLICATION_STEPS, QUEUED_STEPS, RETAINED_STEPS = 270, 30, 60
+PUBLICATION_STEPS, QUEUED_STEPS, RETAINED_STEPS, BRANCH_STEPS = 270, 30, 60, 200
 STEPS_MAX = 270_000
 """What one commit may send: a step takes 0.17 µs under its one hold of the lock. What is delayed to
 a queue, is ordered or names a file is looked at by itself, as is a batch to a topic of which a
@@ -397,12 +397,29 @@ def steps_of(state: State, producer: Producer, batch: Incoming) -> int:
     return steps
 
 
-def check_steps(*works: Work) -> None:
-    """Refuse what takes too long to commit at once, as there are many branches, or more subscribe
-    than did when it was sent."""
+def check_commit(state: State, *works: Work) -> None:
+    """Refuse what cannot be committed at once, as more subscribe than did when it was sent, or as
+    there are so many branches."""
+    limit, size = state.settings.transaction_bytes_max, 0
+    for work in works:
+        size += transaction_bytes(state, work)
+    if size > limit:
+        raise TransactionTooLarge(size=size, limit=limit)
+    check_effect(state, *works)
+
+
+def check_effect(state: State, *works: Work) -> None:
+    """The same of what it takes beside its record: time, and memory for all who get it."""
+    limit = state.settings.memory_bytes_max
+    used = sum([run.waiting_bytes for work in works for run in work.published])
+    if used > limit:
+        raise NodeFull(used=used, limit=limit, key="max_memory_bytes")
+    if len(works) == 1 and works[0].late_steps <= 0:
+        return  # it was counted when it came
     steps = sum([work.steps + work.late_steps for work in works])
+    steps += BRANCH_STEPS * (len(works) - 1)
     count = sum([len(work.sends) for work in works])
-    if steps > STEPS_MAX and count > 1 and (len(works) > 1 or works[0].late_steps > 0):
+    if steps > STEPS_MAX and count > 1:
         raise TransactionTooLong(count=count, steps=steps, limit=STEPS_MAX)
 
 

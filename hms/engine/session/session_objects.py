@@ -21,6 +21,7 @@ from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import TopicNode
 from hms.engine.topic.answers import Answers
 from hms.records import Encoded, Record
+from hms.wire.packed_messages import ROW
 
 
 class Search(Protocol):
@@ -83,6 +84,8 @@ class Work:
     "" while it may have one (idle_transactions.py)."""
 
     __slots__ = (
+        "_demand_count",
+        "_demands",
         "acknowledged",
         "asked_count",
         "delays_ms",
@@ -110,6 +113,9 @@ class Work:
         """So many batches, from the first one on, are ready as well, and selectors were asked."""
         self.published: list[PublicationRun] = []
         """What of it is ready to be published (topic/publication_run.py)."""
+        self._demands: dict[Producer, tuple[int, int]] = {}
+        self._demand_count = 0
+        """Of so many batches."""
         self.remade_count = 0
         """How often some of that was made anew, as subscriptions had changed."""
         self.late_steps = self.late_version = 0
@@ -130,10 +136,27 @@ class Work:
         """Whether a commit would change anything."""
         return bool(self.sends or self.acknowledged)
 
+    def demands(self) -> dict["Producer", tuple[int, int]]:
+        """How many messages each producer has sent in it, with the bytes of their heads and bodies.
+        What is known already is not counted again: there may be 100,000 batches of a few."""
+        for batch in islice(self.sends, self._demand_count, None):
+            count, size = self._demands.get(batch.producer, (0, 0))
+            self._demands[batch.producer] = count + batch.count, size + size_of_batch(batch)
+        self._demand_count = len(self.sends)
+        return self._demands
+
+    def received(self) -> Receipts:
+        """What it acknowledged, by place."""
+        receipts = self.receipts
+        if receipts is None or not receipts.is_of(self.acknowledged):
+            receipts = self.receipts = Receipts(self.acknowledged)
+        return receipts
+
     def clear(self) -> None:
         """It has ended, and what comes belongs to the next one."""
         self.sends, self.acknowledged, self.size_bytes, self.steps = [], [], 0, 0
         self.delays_ms, self.receipts = {}, None
+        self._demands, self._demand_count = {}, 0
         self.unready()
 
     def unready(self) -> None:
@@ -329,3 +352,8 @@ class PendingBatch(msgspec.Struct):
     def unready(self) -> None:
         """The commit does not come yet."""
         self.incoming = self.made = self.run = self.answers = self.published = None
+
+
+def size_of_batch(batch: PendingBatch) -> int:
+    """Heads and bodies of a batch, without its rows."""
+    return len(batch.pack) - ROW.size * batch.count

@@ -17,20 +17,19 @@ from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch, wake
 from hms.engine.queue.queue_send import (
     ACKNOWLEDGED_BYTES,
-    check_steps,
+    check_commit,
     read_batch,
     ready_batch,
     store_batch,
-    transaction_bytes,
 )
 from hms.engine.queue.ready_run import ready_runs
 from hms.engine.queue.settled_rest import FORGOTTEN_AT_ONCE
 from hms.engine.queue.settlement import NOTHING, SLICE, Return, Said, give_back, give_back_all
-from hms.engine.session.receipts import READIED_AT_ONCE, Receipts, Received
+from hms.engine.session.receipts import READIED_AT_ONCE, Received
 from hms.engine.session.session_objects import PendingBatch, Session, Work
 from hms.engine.state import State
 from hms.engine.topic.publication_run import ready_publications
-from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
+from hms.errors.catalogue import IllegalState, TransactionRolledBack
 from hms.records import Encoded, Memory, Record, group, memory
 
 BATCH_EFFORT = 8
@@ -57,11 +56,7 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
     if session.work.rolled_back:
         _refuse(state, session, correlation, fx)
         return
-    limit = state.settings.transaction_bytes_max
-    size = transaction_bytes(state, session.work)
-    if size > limit:
-        raise TransactionTooLarge(size=size, limit=limit)
-    check_steps(session.work)
+    check_commit(state, session.work)
     one = _Commit(state, session, correlation, number)
     is_rated = connection.rate is not None
     if (state.is_guarded or is_rated) and _waits(state, one):
@@ -115,6 +110,14 @@ class _Commit(Waiting):
         slowed = None if rate is None else state.blocked.slowed_by(rate, state.now_ms)
         return slowed or obstacle_to_commit(state, self.work)
 
+    def ready_some(self, fx: Effects) -> bool:
+        """A slice of what its record needs, as before a commit that has not waited."""
+        return ready_some(self._state, self.work, fx)
+
+    def unready(self) -> None:
+        """What was made ready takes no memory while it waits."""
+        self.work.unready()
+
     def packs(self) -> list[tuple[memoryview, int]]:
         """What the transaction sends."""
         return [(batch.pack, batch.count) for batch in self.work.sends]
@@ -129,6 +132,7 @@ class _Commit(Waiting):
             error = TransactionRolledBack(reason=WITHDRAWN)
             fx.out.append(Refusal(connection.number, self.correlation, error))
             return
+        check_commit(state, self.work)
         if number > self.last + 1:
             _skip(state, session, self.last, number, fx)
         if connection.rate is not None:
@@ -200,7 +204,7 @@ def take_effect(
         if state.is_crowded:
             page_out_new(state, stored.messages, stored.touched)
     state.spreads.takes_all = False
-    for received in receipts_of(work).all():
+    for received in work.received().all():
         records += _settled(state, received, is_much=len(work.acknowledged) > FORGOTTEN_AT_ONCE)
         if received.place.line.tracks is not None:  # what waited for these may go out
             touched[id(received.place)] = received.place
@@ -239,32 +243,43 @@ def _is_published(
 def ready_some(state: State, work: Work, fx: Effects, *, with_sends: bool = True) -> bool:
     """Before a command that makes one record of it: a slice of what it needs for that, and whether
     there was one."""
-    if receipts_of(work).ready_some():
+    if work.received().ready_some():
         return True
-    count, some = 0, []
-    for batch in islice(work.sends, work.ready_count, None) if with_sends else ():
+    if not with_sends:
+        return False
+    some, effort = _next_batches(work)
+    if effort > READIED_AT_ONCE:
+        _ready(work, some)
+        return True
+    is_much = len(work.sends) > SPREAD_BATCHES or (
+        len(work.sends) * state.space.selecting_count > SELECTORS_AT_ONCE
+    )
+    return ready_publications(state, work, fx, is_much=is_much)
+
+
+def ready_rest(work: Work) -> int:
+    """What ready_some() leaves to the command; what it took, in messages."""
+    some, effort = _next_batches(work)
+    _ready(work, some)
+    return effort
+
+
+def _next_batches(work: Work) -> tuple[list[PendingBatch], int]:
+    effort, some = 0, []
+    for batch in islice(work.sends, work.ready_count, None):
         some.append(batch)
-        count += batch.count + BATCH_EFFORT
-        if count > READIED_AT_ONCE:
+        effort += batch.count + BATCH_EFFORT
+        if effort > READIED_AT_ONCE:
             break
-    else:
-        is_much = len(work.sends) > SPREAD_BATCHES or (
-            len(work.sends) * state.space.selecting_count > SELECTORS_AT_ONCE
-        )
-        return with_sends and ready_publications(state, work, fx, is_much=is_much)
+    return some, effort
+
+
+def _ready(work: Work, some: list[PendingBatch]) -> None:
     for batch in some:
-        ready_batch(batch)
+        if batch.published is None:
+            ready_batch(batch)
     ready_runs(some)
     work.ready_count += len(some)
-    return True
-
-
-def receipts_of(work: Work) -> Receipts:
-    """What it acknowledged, by place."""
-    receipts = work.receipts
-    if receipts is None or not receipts.is_of(work.acknowledged):
-        receipts = work.receipts = Receipts(work.acknowledged)
-    return receipts
 
 
 def _settled(state: State, received: Received, *, is_much: bool) -> list[Record]:

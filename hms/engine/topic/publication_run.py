@@ -28,7 +28,6 @@ from hms.engine.topic.recipients import Audience
 from hms.engine.topic.retention import retain
 from hms.engine.topic.spreading import begin_spreads
 from hms.engine.topic.spreads import Part, Spread
-from hms.errors.catalogue import NodeFull
 from hms.records import MESSAGES_PER_BATCH_MAX, Encoded, Record, encode_part, put_first_seqs
 from hms.wire.packed_messages import slice_payloads
 
@@ -46,6 +45,8 @@ def ready_publications(state: State, work: Work, fx: Effects, *, is_much: bool) 
     """Before a commit, when what goes to queues is ready: a slice of what it publishes; whether it
     has to come again. is_much: more than selectors are to be asked."""
     steps = _check_some(state, work, LOOK_STEPS)
+    if _is_too_much(state, work):
+        return False
     run: PublicationRun | None = None
     for batch in islice(work.sends, work.asked_count, None):
         if steps <= 0:
@@ -65,7 +66,6 @@ def ready_publications(state: State, work: Work, fx: Effects, *, is_much: bool) 
         work.asked_count += 1
         steps -= 1
     _ended(work, run)
-    _check_memory(state, work)
     return steps < LOOK_STEPS // 2
 
 
@@ -99,13 +99,13 @@ def _ended(work: Work, run: "PublicationRun | None") -> None:
         work.published.append(run)
 
 
-def _check_memory(state: State, work: Work) -> None:
-    """What is published goes to all who subscribe now; these may be more than when it came."""
-    limit = state.settings.memory_bytes_max
-    used = sum([run.waiting_bytes for run in work.published])
-    if used > limit:
-        work.unready()
-        raise NodeFull(used=used, limit=limit, key="max_memory_bytes")
+def _is_too_much(state: State, work: Work) -> bool:
+    """Whether its commit is refused as it is; see check_commit()."""
+    settings = state.settings
+    waiting = sum([run.waiting_bytes for run in work.published])
+    recorded = sum([run.record_bytes for run in work.published])
+    is_wide = waiting > settings.memory_bytes_max
+    return is_wide or recorded > settings.transaction_bytes_max
 
 
 def _is_late(state: State, batch: PendingBatch, incoming: Incoming) -> bool:

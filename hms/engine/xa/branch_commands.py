@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.queue_send import BRANCH_STEPS, STEPS_MAX
 from hms.engine.queue.settlement import take_out
-from hms.engine.session.transactions import ready_some
+from hms.engine.session.receipts import READIED_AT_ONCE
+from hms.engine.session.transactions import ready_rest, ready_some
 from hms.engine.state import State
 from hms.engine.xa import association, completion, decision_requests, retained_state
 from hms.engine.xa.branch import Branch
@@ -96,7 +98,16 @@ class BranchCommands:
         self._state.at(now_ms)
         known = [xid for xid in xids if not self._is_stranger(by, xid)]
         works = [branch.work for branch in self._there(known) if branch.may_end]
-        return any(ready_some(self._state, work, fx, with_sends=not is_vote) for work in works)
+        if len(works) * BRANCH_STEPS > STEPS_MAX:
+            return False  # they are too many
+        if any(ready_some(self._state, work, fx, with_sends=not is_vote) for work in works):
+            return True
+        effort = 0
+        for work in works if len(works) > 1 and not is_vote else ():
+            effort += ready_rest(work)  # each has left a little to its command
+            if effort > READIED_AT_ONCE:
+                return True
+        return False
 
     def _there(self, xids: Sequence[bytes]) -> list[Branch]:
         found = self._state.branches.by_xid

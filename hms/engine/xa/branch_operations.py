@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hms.engine.effects import Effects
-from hms.engine.queue.queue_send import transaction_bytes
+from hms.engine.queue.queue_send import check_effect, transaction_bytes
 from hms.engine.queue.settlement import Return
 from hms.engine.session.transactions import by_place, end_without_effect
 from hms.engine.state import State
@@ -18,7 +18,13 @@ from hms.engine.xa.branch_records import heuristic_record
 from hms.engine.xa.completion import effect_of, finish, forget
 from hms.engine.xa.decisions import IDENTITY
 from hms.engine.xa.xa_codes import Code
-from hms.errors.catalogue import BranchNotFound, BranchStateWrong, InvalidArgument
+from hms.errors.catalogue import (
+    BranchNotFound,
+    BranchStateWrong,
+    InvalidArgument,
+    NodeFull,
+    TransactionTooLong,
+)
 from hms.wire import operations as ops
 
 
@@ -76,6 +82,11 @@ def commit_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
         branch.work.unready()
         detail = f"it would take {size} bytes, max_transaction_bytes is {limit}"
         raise _wrong(branch, detail)
+    try:
+        check_effect(state, branch.work)
+    except (NodeFull, TransactionTooLong) as error:
+        branch.work.unready()
+        raise _wrong(branch, str(error)) from error
     effect = effect_of(state, branch, fx)
     _completed(state, branch, BranchState.COMMITTED)
     finish(state, [effect], fx, first=[heuristic_record(branch, events=0)])

@@ -7,7 +7,6 @@ from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.session.deduplication import ProducerMemory
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Session
-from hms.engine.session.transactions import receipts_of
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState
@@ -61,7 +60,7 @@ def prepared_record(branch: Branch) -> Record:
     sends = [batch for batch in branch.work.sends if batch.is_persistent]
     receipts = [
         (received.place.number, first, last)
-        for received in receipts_of(branch.work).all()
+        for received in branch.work.received().all()
         if received.place.number
         for first, last in received.spans
     ]

@@ -13,7 +13,7 @@ from hms.engine.flow.limits import obstacle_to_commit
 from hms.engine.flow.overflow_policy import make_room
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch
-from hms.engine.queue.queue_send import check_steps, transaction_bytes
+from hms.engine.queue.queue_send import check_effect, transaction_bytes
 from hms.engine.queue.settlement import Return
 from hms.engine.session.session_objects import Producer, Work
 from hms.engine.session.transactions import end_without_effect, take_effect
@@ -21,7 +21,7 @@ from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState, Call
 from hms.engine.xa.branch_records import Outcome, ended_record, prepared_record, stand_in
 from hms.engine.xa.xa_codes import DONE, UNKNOWN, Answer, Code
-from hms.errors.catalogue import TransactionTooLong
+from hms.errors.catalogue import NodeFull, TransactionTooLong
 from hms.errors.tree import HmsError
 from hms.records import Encoded, Record, group
 
@@ -123,7 +123,7 @@ def commit(state: State, xid: bytes, fx: Effects, *, is_one_phase: bool, is_agai
     if branch.state is BranchState.ROLLBACK_ONLY:
         return _end_rolled_back(state, branch)
     size, limit = transaction_bytes(state, branch.work), state.settings.transaction_bytes_max
-    too_large = _too_large(size, limit) or _too_long(branch.work)
+    too_large = _too_large(size, limit) or _too_much(state, branch.work)
     if branch.is_recorded and too_large:  # more subscribe than did when it voted
         return Answer(Code.RETRY, too_large)
     obstacle = "" if branch.is_recorded else too_large or obstacle_of(state, branch.work)
@@ -137,10 +137,10 @@ def _too_large(size: int, limit: int) -> str:
     return f"it holds {size} bytes, max_transaction_bytes is {limit}" if size > limit else ""
 
 
-def _too_long(work: Work) -> str:
+def _too_much(state: State, work: Work) -> str:
     try:
-        check_steps(work)
-    except TransactionTooLong as error:
+        check_effect(state, work)
+    except (TransactionTooLong, NodeFull) as error:
         return str(error)
     return ""
 

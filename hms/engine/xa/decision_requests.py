@@ -5,7 +5,7 @@ from typing import Any
 
 from hms.engine.effects import Effects
 from hms.engine.log.state_records import applied, write
-from hms.engine.queue.queue_send import check_steps, transaction_bytes
+from hms.engine.queue.queue_send import check_effect, transaction_bytes
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch
 from hms.engine.xa.completion import finish, obstacle_of, take_all
@@ -78,7 +78,7 @@ def _check_size(
     size = len(participants) + sum(transaction_bytes(state, b.work) for b in branches)
     if size > state.settings.transaction_bytes_max:
         raise TransactionTooLarge(size=size, limit=state.settings.transaction_bytes_max)
-    check_steps(*(b.work for b in branches))
+    check_effect(state, *(b.work for b in branches))
     _check_room(state, gtrid, DECIDED_BYTES + len(participants))
 
 
