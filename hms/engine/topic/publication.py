@@ -256,12 +256,12 @@ class FanOut:
 
     def _split(
         self, group: Group, chosen: list[StoredMessage]
-    ) -> tuple[Sequence[Subscription], list[Subscription]]:
+    ) -> tuple[Sequence[Subscription], Sequence[Subscription]]:
         """Those that simply take what the group chose, and those that have to be looked at."""
         if not group.is_guarded:
             return group.plain, group.special
         size, longest = sum([m.length for m in chosen]), max([m.length for m in chosen])
-        whole, others = list[Subscription](), group.special.copy()
+        whole, others = list[Subscription](), list(group.special)
         for one in group.plain:
             takes = self._must_take(one) or takes_all(one, len(chosen), size, longest)
             (whole if takes else others).append(one)

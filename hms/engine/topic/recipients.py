@@ -7,7 +7,7 @@ value; so of a thousand `Key = 'x'` a message asks the one it fits, and the cost
 matches. The table only finds candidates: the selector itself decides. A head is decoded once.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from hms.engine.flow.destination_control import Control
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Subscription
 from hms.engine.selector import Selector
-from hms.engine.selector.equality import equality_of
+from hms.engine.selector.nodes import Scalar
 from hms.engine.selector.selector_cost import Price
 from hms.engine.selector.selector_fields import selector_view
 from hms.records import encoded_placements
@@ -49,9 +49,9 @@ class Group:
     ) -> None:
         """Controls and numbers: of all of them, where they are known, and all of them are plain."""
         self.subscriptions = subscriptions
-        self.controls = controls or set()
+        self.controls: Collection[Control] = controls or ()
         self._plain = None if controls is None else subscriptions
-        self._special: list[Subscription] = []
+        self._special: Sequence[Subscription] = ()
         self._numbers = None if controls is None else frozenset(numbers)
         self._encoded = b""
 
@@ -68,7 +68,7 @@ class Group:
         return self._plain
 
     @property
-    def special(self) -> list[Subscription]:
+    def special(self) -> Sequence[Subscription]:
         """The others."""
         assert self._plain is not None, "plain is asked for first"
         return self._special
@@ -94,33 +94,41 @@ class Group:
 
 
 class Choice:
-    """A selector and all subscriptions that have it. equality: a property, and the values of which
-    it must have one; None where no table finds it."""
+    """A selector and all subscriptions that have it. 20,000 may be made at once, as somebody has
+    subscribed: what only some of them need is made when it is needed."""
 
-    __slots__ = (
-        *(
-            "equality",
-            "group",
-            "is_late",
-            "matches",
-            "messages",
-            "names",
-            "price",
-            "subscriptions",
-            "text",
-        ),
-    )
+    __slots__ = ("_group", "matches", "messages", "price", "selector", "subscriptions", "text")
 
     def __init__(self, selector: Selector) -> None:
-        self.text, self.names, self.price = selector.text, selector.names, selector.price
-        self.matches = selector.matches
-        self.equality = equality_of(selector.condition)
-        self.is_late = NODE_ORDER_CLOCK in selector.names
-        """What it looks at is known under the hold of the record only."""
+        self.selector = selector
+        self.text, self.matches, self.price = selector.text, selector.matches, selector.price
         self.subscriptions: list[Subscription] = []
-        self.group = Group(self.subscriptions)
-        self.messages: list[StoredMessage] = []
+        self.messages: list[StoredMessage] | None = None
         """What it has chosen of the batch that is looked at."""
+        self._group: Group | None = None
+
+    @property
+    def equality(self) -> tuple[str, tuple[Scalar, ...]] | None:
+        """A property, and the values of which it must have one; None where no table finds it."""
+        return self.selector.equality
+
+    @property
+    def is_late(self) -> bool:
+        """What it looks at is known under the hold of the record only."""
+        return NODE_ORDER_CLOCK in self.selector.names
+
+    @property
+    def group(self) -> Group:
+        """Its subscriptions."""
+        if self._group is None:
+            self._group = Group(self.subscriptions)
+        return self._group
+
+    def take(self) -> list[StoredMessage]:
+        """What it has chosen, once."""
+        chosen, self.messages = self.messages, None
+        assert chosen is not None, "it has chosen nothing"
+        return chosen
 
 
 class Audience:
@@ -190,11 +198,11 @@ class Audience:
     def _new_choice(self, selector: Selector) -> Choice:
         choice = Choice(selector)
         self._has_late = self._has_late or choice.is_late
-        self.names.update(selector.names)
-        if choice.equality is None:
+        self.names |= selector.names
+        if selector.equality is None:
             self._others.append(choice)
         else:
-            name, values = choice.equality
+            name, values = selector.equality
             table = self._tables.setdefault(name, {})
             for value in dict.fromkeys(values):
                 table.setdefault(value, []).append(choice)
@@ -220,7 +228,7 @@ class Audience:
         if not self.choices:
             return found
         for choice in self._asked(messages, known):
-            chosen, choice.messages = choice.messages, []
+            chosen = choice.take()
             found += [(s, chosen) for s in choice.subscriptions]
         found.sort(key=_order)
         return found
@@ -231,7 +239,7 @@ class Audience:
         """The same, of those together that always get the same."""
         found = [(self._all, messages)] if self._plain else []
         for choice in self._asked(messages, known) if self.choices else ():
-            chosen, choice.messages = choice.messages, []
+            chosen = choice.take()
             found.append((choice.group, chosen if len(chosen) < len(messages) else messages))
         return found
 
@@ -266,7 +274,8 @@ class Audience:
                 candidates += table.get(view.get(name), ())
             for choice in candidates:
                 if choice.matches(view) is True:
-                    if not choice.messages:
+                    if choice.messages is None:
+                        choice.messages = []
                         found.append(choice)
                     choice.messages.append(message)
         return found
