@@ -7,6 +7,7 @@ message goes over without being lost or doubled stands in moves.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hms.engine.cluster.balancing import Balancing
@@ -156,6 +157,9 @@ class Cluster:
     def _offered(self, peer: Peer, word: Offer, payloads: Sequence[bytes], fx: Effects) -> None:
         at = len(fx.out)
         arrive(self._state, peer.index, peer.life.store, word, payloads, fx)
+        waiting = self._state.moves.arriving
+        if waiting and waiting[-1].said is word:
+            waiting[-1].on_taken = partial(peer.tally.moved_in_later, len(word.messages))
         answers = [e.word for e in fx.out[at:] if isinstance(e, ToNode)]
         is_new = any(isinstance(a, Answer) and a.is_accepted and not a.reason for a in answers)
         peer.last_offer = max(peer.last_offer, word.number)

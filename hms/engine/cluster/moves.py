@@ -16,9 +16,10 @@ An offer is meant for one store. When the other node comes back with a new one, 
 became of its messages: they come again, and say that they may have been delivered.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hms.records import Entry, PeerMemory, Peers
 
@@ -75,6 +76,8 @@ class Moves:
         self.incarnation = 0
         self.is_closed = False
         """Nothing is taken from other nodes any more: this one is drained, or stops."""
+        self.arriving: deque[Any] = deque()
+        """Publications that wait for what selectors say of them; see target.py."""
         self.directory: dict[tuple[str, str], Entry] = {}
         """What was created, altered and deleted at run time anywhere; see directory.py."""
         self.peers: dict[int, PeerMoves] = {}

@@ -52,6 +52,10 @@ class Tally:
     asked: int = 0
     faults: int = 0
 
+    def moved_in_later(self, count: int) -> None:
+        """So many have waited here for what selectors say of them, and were taken."""
+        self.moved_in += count
+
 
 @dataclass(slots=True)
 class Peer:

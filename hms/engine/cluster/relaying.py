@@ -16,16 +16,20 @@ from collections.abc import Iterable, Sequence
 from hms.engine.admin.destination_lifecycle import check_definitions
 from hms.engine.cluster.cluster_messages import Interest, Wish
 from hms.engine.effects import Effects
-from hms.engine.log.live_index import hold
+from hms.engine.log.live_index import hold, hold_together
 from hms.engine.log.state_records import write
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import PROXY_PREFIX as PROXY
 from hms.engine.queue.destinations import RELAY_PREFIX as RELAY
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import discard
+from hms.engine.queue.incoming import EXPIRING
 from hms.engine.state import State
 from hms.engine.topic import Scheme
-from hms.engine.topic.spreading import give_now
+from hms.engine.topic.publication import add_to
+from hms.engine.topic.recipients import NOTHING_KNOWN, Chosen, Group, Known
+from hms.engine.topic.spreading import begin_spread, give_now, is_large
+from hms.engine.topic.spreads import Part
 from hms.errors.tree import HmsError
 from hms.records import Cause, Definition, Placement, defined, undefined
 from hms.wire.packed_messages import NODE_TOPIC
@@ -160,15 +164,21 @@ def topic_of(message: StoredMessage) -> str:
 
 
 def give_out(
-    state: State, topic: str, messages: list[StoredMessage]
+    state: State, topic: str, messages: list[StoredMessage], known: Known = NOTHING_KNOWN
 ) -> tuple[list[Placement], list[Queue | Subscription]]:
     """Publications of another node, all on one topic, to the subscribers here: where the log has
-    them then, and the places to dispatch. Two that deliver into one queue get it once."""
+    them then, and the places to dispatch. Two that deliver into one queue get it once. known: what
+    selectors say, where they were asked before."""
     if not state.is_global_topic(topic):
         return [], []
+    audience = state.space.audience(topic, state.now_ms)
+    uses = EXPIRING if any(m.expires_at_ms for m in messages) else 0
+    state.looking.asked += audience.asked_by(len(messages))
+    if state.spreads or is_large(state, len(audience.subscriptions), len(messages), 0, uses):
+        return _spread(state, audience.groups(messages, known), messages, uses)
     placements: list[Placement] = []
     touched: list[Queue | Subscription] = []
-    for place, chosen in _given(state, topic, messages):
+    for place, chosen in _given(audience.choose(messages, known), messages):
         touched.append(place)
         give_now(state, place)
         before = place.line.size_bytes
@@ -182,16 +192,61 @@ def give_out(
     return placements, touched
 
 
+def _spread(
+    state: State,
+    groups: Sequence[tuple[Group, list[StoredMessage]]],
+    messages: list[StoredMessage],
+    uses: int,
+) -> tuple[list[Placement], list[Queue | Subscription]]:
+    """The same where it is much: it begins to wait in slices (topic/spreads.py), but in queues."""
+    parts, placements, queued = list[Part](), list[Placement](), list[Chosen]()
+    holders: dict[int, list[frozenset[int]]] = {}
+    for group, chosen in groups:
+        if group.plain:
+            parts.append((group.plain, chosen))
+        single = [one for one in group.special if one.queue is None and not one.is_proxy]
+        parts += [([one], chosen) for one in single]
+        queued += [(one, chosen) for one in group.special if one.queue is not None]
+        numbers = group.numbers | {one.number for one in single if one.is_durable}
+        if numbers and messages[0].is_persistent:
+            mask = _bitmap(messages, chosen)
+            placements += [Placement(number, mask) for number in sorted(numbers)]
+            for message in chosen:
+                holders.setdefault(message.id, []).append(numbers)
+    for message in messages if holders else ():
+        hold_together(message, holders.get(message.id, ()))
+    begin_spread(state, parts, {}, uses)
+    touched: list[Queue | Subscription] = []
+    for place, chosen in _given(queued, messages):
+        touched.append(place)
+        add_to(state, place, chosen, {})
+        if isinstance(place, Queue):
+            place.offer(chosen)
+        if place.is_durable and messages[0].is_persistent:
+            hold(chosen, place.number)
+            placements.append(Placement(place.number, _bitmap(messages, chosen)))
+    return placements, touched
+
+
 def _given(
-    state: State, topic: str, messages: list[StoredMessage]
+    choices: Sequence[Chosen], messages: list[StoredMessage]
 ) -> list[tuple[Queue | Subscription, list[StoredMessage]]]:
     """What each place gets: all that any of the subscriptions chose that deliver into it."""
-    found: dict[int, tuple[Queue | Subscription, set[int]]] = {}
-    for subscription, chosen in state.space.audience(topic, state.now_ms).choose(messages):
+    found: dict[int, tuple[Queue | Subscription, list[list[StoredMessage]]]] = {}
+    for subscription, chosen in choices:
         place = subscription.queue or subscription
         if chosen and not subscription.is_proxy:
-            found.setdefault(id(place), (place, set()))[1].update(m.id for m in chosen)
-    return [(place, [m for m in messages if m.id in ids]) for place, ids in found.values()]
+            found.setdefault(id(place), (place, []))[1].append(chosen)
+    return [(place, _together(each, messages)) for place, each in found.values()]
+
+
+def _together(
+    each: list[list[StoredMessage]], messages: list[StoredMessage]
+) -> list[StoredMessage]:
+    if len(each) == 1:
+        return each[0]
+    ids = {m.id for chosen in each for m in chosen}
+    return [m for m in messages if m.id in ids]
 
 
 def _bitmap(messages: Sequence[StoredMessage], chosen: Sequence[StoredMessage]) -> bytes:

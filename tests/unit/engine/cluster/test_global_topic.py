@@ -2,8 +2,11 @@
 
 import pytest
 
+from hms.engine.cluster import target
+from hms.engine.topic import spreading
 from hms.errors.catalogue import DestinationNotFound
 from tests.support.cluster_rig import World
+from tests.support.spreads import all_arrived
 
 
 @pytest.fixture
@@ -202,3 +205,101 @@ def test_no_client_takes_what_is_on_its_way_to_another_node(world):
 
     with pytest.raises(DestinationNotFound):
         world.nodes[1].engine.open_producer(1, 9, 1, "queue", "HMS.TO.2")
+
+
+def _go_on(world, node):
+    """A tick of a node; how often it asked selectors."""
+    asked = []
+    for subscription in node.engine.state.space.subscriptions.values():
+        choice = node.engine.state.space.audience("news", world.now_ms).choices.get(
+            subscription.selector.text if subscription.selector else ""
+        )
+        if choice is not None:
+            choice.matches = _counting(choice.matches, asked)
+    node.run(lambda fx: node.engine.tick(world.clock(node.index), fx))
+    node.sync()
+    return len(asked)
+
+
+def _counting(matches, asked):
+    def counted(view):
+        asked.append(view)
+        return matches(view)
+
+    return counted
+
+
+@pytest.mark.parametrize("ends", ["well", "crash", "cut"])
+def test_selectors_of_what_comes_from_another_node_are_asked_in_slices(world, monkeypatch, ends):
+    """1,024 messages for 200 selectors of which no table finds any were 60 ms under one hold."""
+    two = world.nodes[2]
+    for handle in range(2, 22):
+        two.subscribe(handle, durable=f"d{handle}", selector=f"Name LIKE '%x{handle}_'")
+    world.tick()
+    monkeypatch.setattr(target, "LOOK_STEPS", 60)
+    world.nodes[1].send(count=10, body=b"a", producer=2, properties={"Name": "x12x"})
+    world.nodes[1].sync()
+    world.settle()
+    arriving = two.engine.state.moves.arriving
+    assert len(arriving) == 1
+    assert bodies(two) == []
+    assert _go_on(world, two) <= 60
+    if ends == "crash":
+        world.crash(2)
+        world.settle()
+        two.subscribe(12, durable="d12", selector="Name LIKE '%x12_'")
+    elif ends == "cut":
+        world.unlink(1, 2)
+        world.link(1, 2)
+        world.settle()
+        assert len(arriving) == 1  # it is under way
+    ticks = 0
+    while two.engine.state.moves.arriving:
+        assert _go_on(world, two) <= 60
+        ticks += 1
+    world.settle()
+
+    assert ticks > 3
+    assert bodies(two) == [b"a"] * 10
+    assert world.nodes[1].undecided() == []
+    assert relayed(world) == 10
+    assert two.engine.cluster.peers[1].tally.moved_in == 10
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_what_comes_for_many_begins_to_wait_in_slices_and_the_log_says_the_same(
+    world, monkeypatch, is_large
+):
+    """1,024 messages to 2,000 subscriptions were put into each of their lines under one hold."""
+    two = world.nodes[2]
+    for handle in range(2, 12):
+        two.subscribe(handle, durable=f"d{handle}", credit=0)
+    two.subscribe(20, durable="chooses", selector="Month = 6", credit=0)
+    two.subscribe(21, credit=0)
+    world.tick()
+    if is_large:
+        monkeypatch.setattr(spreading, "SPREAD_MIN", 0)
+        monkeypatch.setattr(spreading, "SPREAD_AT_ONCE", 4)
+    for month in (5, 6):
+        world.nodes[1].send(count=3, body=b"%d" % month, producer=2, properties={"Month": month})
+        world.nodes[1].sync()
+    world.settle()
+    assert bool(two.engine.state.spreads) is is_large
+    waiting = two.engine.state.waiting_bytes
+
+    def received(node):
+        all_arrived(node.engine.state)
+        places = node.engine.state.space.subscriptions.values()
+        return {p.name: [m.payload[m.head_bytes :] for m in p.line.in_order()] for p in places}
+
+    while two.engine.state.spreads:
+        two.run(lambda fx: two.engine.tick(world.clock(2), fx))
+    found = received(two)
+    assert two.engine.state.waiting_bytes == waiting
+    assert [found.pop(f"d{n}") for n in range(2, 12)] == [[b"5"] * 3 + [b"6"] * 3] * 10
+    assert found.pop("chooses") == [b"6"] * 3
+    world.crash(2)
+    world.settle()
+    again = received(two)
+    assert [again.pop(f"d{n}") for n in range(2, 12)] == [[b"5"] * 3 + [b"6"] * 3] * 10
+    assert again == {"chooses": [b"6"] * 3}
