@@ -31,6 +31,7 @@ from hms.engine.session.deduplication import WITHDRAWN, Taken
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
 from hms.engine.topic.answers import Answers
+from hms.engine.topic.asking import ask_waiting
 from hms.engine.topic.audience import check_publication, record_bytes, retained_at
 from hms.engine.topic.publication import (
     Stored,
@@ -233,7 +234,7 @@ class _Send(msgspec.Struct, frozen=True):
 class _WaitingSend(Waiting):
     """A send that looks for room, and may have to wait for some (F-C11)."""
 
-    __slots__ = ("_send",)
+    __slots__ = ("_answers", "_send")
 
     def __init__(self, send: _Send) -> None:
         producer, size = send.producer, len(send.batch.pack)
@@ -241,10 +242,34 @@ class _WaitingSend(Waiting):
         keys = (producer.key if rate is None else rate.key,)
         super().__init__(producer.session, producer, send.correlation, keys, size)
         self._send = send
+        self._answers: Answers | None = None
+        """What selectors have said of it since there is room."""
 
     def forget_answers(self) -> None:
         """It has its ids and its time when it is stored, as it waits for that now."""
         self._send = structs.replace(self._send, answers=None)
+
+    def ready_some(self, fx: Effects) -> bool:
+        """A slice of what selectors say of it; whether there is more."""
+        one = self._send
+        if not isinstance(one.producer.destination, Topic):
+            return False
+        self._answers, is_more = ask_waiting(
+            one.state,
+            one.producer,
+            one.batch,
+            self._answers,
+            fx,
+            is_persistent=one.is_persistent,
+        )
+        if not is_more:
+            self._send = structs.replace(one, answers=self._answers)
+        return is_more
+
+    def unready(self) -> None:
+        """It is asked again when there is room."""
+        self._answers = None
+        self.forget_answers()
 
     def obstacle(self) -> Obstacle | None:
         """Its user's rate, a limit, a pause or the node's memory."""

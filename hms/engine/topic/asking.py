@@ -14,7 +14,7 @@ from hms.errors.tree import HmsError
 from hms.records import MESSAGES_PER_BATCH_MAX
 from hms.wire.packed_messages import slice_payloads, unpack_rows
 
-__all__ = ["ask_batch", "ask_send"]
+__all__ = ["ask_batch", "ask_send", "ask_waiting"]
 
 
 def ask_send(
@@ -47,6 +47,29 @@ def ask_send(
         answers = producer.answers = _begun(state, pending, batch, first_sequence, pack)
     audience = state.space.audience(producer.topic, state.now_ms)
     return answers.ask(audience, LOOK_STEPS) <= 0
+
+
+def ask_waiting(
+    state: State,
+    producer: Producer,
+    incoming: Incoming,
+    answers: Answers | None,
+    fx: Effects,
+    *,
+    is_persistent: bool,
+) -> tuple[Answers | None, bool]:
+    """The same before a send that has waited for room; what is known then, and whether it has to
+    come again. answers: of its slices so far."""
+    audience, count = state.space.audience(producer.topic, state.now_ms), len(incoming.rows)
+    if answers is None:
+        if audience.price_of(count, len(incoming.pack)) <= LOOK_STEPS:
+            return None, False
+        first_id = state.take_ids(count, fx)
+        pending = PendingBatch(
+            producer, first_id, count, state.now_ms, is_persistent, incoming.pack
+        )
+        answers = _begun(state, pending, incoming, 0, incoming.pack)
+    return answers, answers.ask(audience, LOOK_STEPS) <= 0
 
 
 def ask_batch(state: State, batch: PendingBatch, incoming: Incoming, steps: int) -> int:

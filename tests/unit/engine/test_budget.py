@@ -485,3 +485,34 @@ def test_what_waits_for_a_paused_queue_goes_on_in_slices(tmp_path, monkeypatch):
 
     assert waiting == 400
     assert many <= GROWTH_MAX * few
+
+
+def test_selectors_of_what_waited_for_room_are_asked_in_slices(tmp_path, monkeypatch):
+    """They were asked under the hold of the tick that found room."""
+    for module in (asking, publication_run):
+        monkeypatch.setattr(module, "LOOK_STEPS", 2000)
+
+    def resuming(selectors):
+        node = Node(tmp_path / str(selectors))
+        peer = Peer(node, 1)
+        for handle in range(100, 100 + selectors):
+            selector = f"a LIKE '%{handle}_'"
+            peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 1, selector=selector))
+        peer.request(wire.OpenProducer(7, 1, "topic", "news"))
+        asked = {"name": "news", "what": "PRODUCTION"}
+        peer.request(wire.Administer("topic.pause", asked))
+        for first in (1, 65):
+            node.send(peer.name, *largest.send(7, first, 64, largest.pack(64, a="z100z")))
+        assert len(node.engine.state.blocked.lines["topic", "news"]) == 2
+        node.broker._lock = holds = Counted()
+        peer.request(wire.Administer("topic.resume", asked))
+        while node.engine.is_behind:
+            node.broker._tick()
+        assert not node.engine.state.blocked.lines
+        places = node.engine.state.space.subscriptions.values()
+        assert max(p.line.waiting_count + p.line.out_count for p in places) == 128
+        return holds.most
+
+    few, many = resuming(60), resuming(180)
+
+    assert many <= few + 120 * 40
