@@ -70,7 +70,8 @@ _RETURNS = {
     Action.REJECT: Return.REJECTED,
     Action.RETRY: Return.FAILED,
 }
-BACKLOG_BYTES_MAX = 64 << 20
+BACKLOG_BYTES_MAX = 32 << 20
+"""What is not synced yet is in memory twice, as its record and as messages that cannot leave it."""
 LEAD_BYTES_MAX = 64 << 10
 """A general worker that put no more into an idle log writes and syncs it itself."""
 SPACE_WAIT_S = 5.0

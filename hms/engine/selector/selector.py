@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from hms.engine.selector.closures import Properties
 from hms.engine.selector.compiler import compile_selector
-from hms.engine.selector.equality import equality_of
 from hms.engine.selector.nodes import Condition
 from hms.engine.selector.parser import parse
 from hms.engine.selector.reader import DEFAULT_LIMITS, SelectorLimits
@@ -22,9 +21,7 @@ class Selector:
     limits.
     """
 
-    __slots__ = (
-        *("_limits", "condition", "equality", "matches", "memory_bytes", "names", "price", "text"),
-    )
+    __slots__ = ("_limits", "condition", "matches", "memory_bytes", "names", "price", "text")
 
     text: str
     condition: Condition | None
@@ -44,8 +41,6 @@ class Selector:
         self.matches = compile_selector(self.condition)
         self.price = price_of(self.condition)
         self.memory_bytes = memory_of(text, self.condition)
-        self.equality = equality_of(self.condition)
-        """A property, and the values of which it must have one; None if it is not so simple."""
 
     def __repr__(self) -> str:
         return f"Selector({self.text!r})"

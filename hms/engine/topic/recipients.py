@@ -15,7 +15,7 @@ from hms.engine.flow.destination_control import Control
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Subscription
 from hms.engine.selector import Selector
-from hms.engine.selector.nodes import Scalar
+from hms.engine.selector.equality import equality_of
 from hms.engine.selector.selector_cost import Price
 from hms.engine.selector.selector_fields import selector_view
 from hms.records import encoded_placements
@@ -97,10 +97,14 @@ class Choice:
     """A selector and all subscriptions that have it. 20,000 may be made at once, as somebody has
     subscribed: what only some of them need is made when it is needed."""
 
-    __slots__ = ("_group", "matches", "messages", "price", "selector", "subscriptions", "text")
+    __slots__ = (
+        *("_group", "equality", "matches", "messages", "names", "price", "subscriptions", "text"),
+    )
 
     def __init__(self, selector: Selector) -> None:
-        self.selector = selector
+        self.names = selector.names
+        self.equality = equality_of(selector.condition)
+        """A property, and the values of which it must have one; None where no table finds it."""
         self.text, self.matches, self.price = selector.text, selector.matches, selector.price
         self.subscriptions: list[Subscription] = []
         self.messages: list[StoredMessage] | None = None
@@ -108,14 +112,9 @@ class Choice:
         self._group: Group | None = None
 
     @property
-    def equality(self) -> tuple[str, tuple[Scalar, ...]] | None:
-        """A property, and the values of which it must have one; None where no table finds it."""
-        return self.selector.equality
-
-    @property
     def is_late(self) -> bool:
         """What it looks at is known under the hold of the record only."""
-        return NODE_ORDER_CLOCK in self.selector.names
+        return NODE_ORDER_CLOCK in self.names
 
     @property
     def group(self) -> Group:
@@ -199,10 +198,10 @@ class Audience:
         choice = Choice(selector)
         self._has_late = self._has_late or choice.is_late
         self.names |= selector.names
-        if selector.equality is None:
+        if choice.equality is None:
             self._others.append(choice)
         else:
-            name, values = selector.equality
+            name, values = choice.equality
             table = self._tables.setdefault(name, {})
             for value in dict.fromkeys(values):
                 table.setdefault(value, []).append(choice)
