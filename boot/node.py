@@ -56,6 +56,7 @@ from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
 from hms.server.log_levels import LogLevels
 from hms.server.logins.callers import Caller
+from hms.server.lone_frames import LoneFrames
 from hms.server.node_operations import NodeOperations
 from hms.server.progress import Progress
 from hms.server.rare_lines import RareLines
@@ -130,8 +131,11 @@ class NodeProcess:
         turn = self._broker.turn if linking is None else linking.turn
         workers = node.group.hmsmaxthr
         self._lanes = LanePool(workers, self._handler(turn), on_fault=self._on_fault)
+        is_local = isinstance(self._journal, Journal) and taken.copies is None
+        lone = LoneFrames(self._broker, self._lanes, turn, may_sync=is_local)
         handlers: dict[str, Any] = {
             "on_frames": self._lanes.put_many,
+            "on_alone": lone.apply,
             "on_lost": self._on_lost,
             "on_dropped": self._on_dropped,
             "ledger": self._ledger,

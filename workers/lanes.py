@@ -13,6 +13,9 @@ A batch that has to wait for something is given back, and its lane is *parked* u
 worker that waited would hold up the other lanes. One of which a turn's worth is done is given back
 too, and its lane goes to the back of the ready ones.
 
+Where no lane has anything to do, who has items may handle them itself (run_here): no worker has
+the lane meanwhile.
+
 No wake-up is lost, though a put wakes one worker at most: while a worker sleeps that nobody has
 woken, there are at least as many woken workers as ready lanes, because each put that made a lane
 ready has woken one, and a worker lies down only when no lane is ready.
@@ -111,6 +114,32 @@ class LanePool:
                 if self._sleepers.count:  # choose(), in place
                     self._sleepers.count -= 1
                     chosen = 1
+        if chosen:
+            self._sleepers.wake(chosen)
+        return True
+
+    def run_here(self, key: Hashable, items: list[Any], handle: Handle) -> bool:
+        """Handle items in the thread that has them, as a worker would, if no lane has anything to
+        do; False, with nothing done, when one has. It spares two hand-overs between threads."""
+        with self._lock:
+            if self._lanes or self._is_closing:
+                return False
+            self._lanes[key] = deque()
+        outcome = None
+        try:
+            outcome = handle(key, items)
+        except BaseException as fault:  # noqa: BLE001 - as in _run()
+            report_fault(self._on_fault, fault, f"lane {key!r}")
+        with self._lock:
+            if outcome is PARK or outcome is AGAIN:
+                self._put_back(key, items, must_wait=outcome is PARK)
+            elif self._lanes[key]:  # it was put into meanwhile
+                self._stand(key)
+            else:
+                del self._lanes[key]  # _end(), in place
+                self._emptied.discard(key)
+                self._is_late.discard(key)
+            chosen = self._sleepers.choose() if self._ready or self._late else 0
         if chosen:
             self._sleepers.wake(chosen)
         return True

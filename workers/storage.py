@@ -47,7 +47,8 @@ class StoragePool:
         self._jobs_running = 0
         self._jobs_running_max = max(1, workers - 1)
         self._has_work = False
-        self._is_led = False
+        self.is_led = False
+        """Whether somebody leads the log; where leading failed, for good."""
         self._is_closing = False
         self._is_draining = True
         self._lock = threading.Lock()
@@ -61,7 +62,7 @@ class StoragePool:
             return
         with self._lock:
             self._has_work = True
-            chosen = 0 if self._is_led else self._sleepers.choose()
+            chosen = 0 if self.is_led else self._sleepers.choose()
         self._sleepers.wake(chosen)
 
     def lead_here(self) -> None:
@@ -70,17 +71,17 @@ class StoragePool:
         A hand-over to a sleeping thread and back takes about as long as half a sync.
         """
         with self._lock:
-            if self._is_led or self._is_closing:
+            if self.is_led or self._is_closing:
                 self._has_work = True
                 return
-            self._is_led, self._has_work = True, False
+            self.is_led, self._has_work = True, False
         try:
             self._lead()
-        except BaseException as fault:  # noqa: BLE001 - reported; _is_led stays, so nobody retries
+        except BaseException as fault:  # noqa: BLE001 - reported; is_led stays, so nobody retries
             report_fault(self._on_fault, fault, "leading the log")
             return
         with self._lock:
-            self._is_led = False
+            self.is_led = False
             chosen = self._sleepers.choose() if self._has_work else 0
         if chosen:
             self._sleepers.wake(chosen)
@@ -131,8 +132,8 @@ class StoragePool:
 
     def _take_task(self) -> Task | None:
         """Leading comes before jobs."""
-        if self._has_work and not self._is_led and self._is_draining:
-            self._is_led = True
+        if self._has_work and not self.is_led and self._is_draining:
+            self.is_led = True
             return self._lead_log
         if self._jobs and self._jobs_running < self._jobs_running_max:
             self._jobs_running += 1
@@ -147,13 +148,13 @@ class StoragePool:
                 while self._lead() and self._is_draining:
                     pass
                 is_leading = self._keep_leading()
-        except BaseException as fault:  # noqa: BLE001 - reported; _is_led stays, so nobody retries
+        except BaseException as fault:  # noqa: BLE001 - reported; is_led stays, so nobody retries
             report_fault(self._on_fault, fault, "leading the log")
 
     def _keep_leading(self) -> bool:
         with self._lock:
-            self._is_led = self._has_work and self._is_draining
-            return self._is_led
+            self.is_led = self._has_work and self._is_draining
+            return self.is_led
 
     def _run_job(self, job: Task) -> None:
         try:

@@ -377,7 +377,7 @@ class Engine:
         """Something may be published to so many that send_some() is asked first."""
         space = self.state.space
         is_one = len(space.subscriptions) > spreading.SPREAD_MIN or space.selecting_count > 0
-        return is_one or bool(self.state.spreads)
+        return is_one or bool(self.state.spreads.waiting)
 
     def send_some(
         self, connection: int, head: SendHead, pack: memoryview, now_ms: int, fx: Effects

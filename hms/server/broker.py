@@ -74,6 +74,7 @@ BACKLOG_BYTES_MAX = 32 << 20
 """What is not synced yet is in memory twice, as its record and as messages that cannot leave it."""
 LEAD_BYTES_MAX = 64 << 10
 """A general worker that put no more into an idle log writes and syncs it itself."""
+COMMITS_OF_AVERAGE = 8
 SPACE_WAIT_S = 5.0
 BACKLOG_WAIT_S = 30.0
 EFFORT_MAX = 2048
@@ -91,6 +92,10 @@ class StorageWorkers(Protocol):
 
     def notify(self) -> None:
         """The log has work."""
+
+    @property
+    def is_led(self) -> bool:
+        """Whether somebody writes and syncs the log, or releases what waited for that."""
 
     def lead_here(self) -> None:
         """The same, but the caller does it when nobody else is at it."""
@@ -170,6 +175,8 @@ class Broker:
         self.commits = self._unlooked_bytes = 0
         """How often a commit of the log was begun or ended; odd while one is under way; what was
         committed since maintenance and cleaning were looked at last."""
+        self.commit_s = 0.0
+        """How long a commit of the log takes, on average of the last ones."""
         self._progress = threading.Condition()
         self._awaiting_count = 0
         self._settling: dict[int, tuple[int, dict[int, Queue | Subscription]]] = {}
@@ -292,6 +299,11 @@ class Broker:
             return True
         self._waits.pop(peer, None)
         return False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody holds the engine's lock or leads the log: who comes now may wait."""
+        return self._lock.locked() or self.around.storage.is_led
 
     def _await_log(self) -> None:
         """Wait while more than BACKLOG_BYTES_MAX are not synced yet."""
@@ -730,6 +742,7 @@ class Broker:
         taken_s = perf_counter() - begun_s  # Histogram.observe(), in place
         self._commit_seconds.counts[bisect_left(SECONDS, taken_s)] += 1
         self._commit_seconds.total += taken_s
+        self.commit_s += (taken_s - self.commit_s) / COMMITS_OF_AVERAGE
         self._batch_records.counts[bisect_left(BATCH_RECORDS, durable_lsn - before)] += 1
         self._batch_records.total += durable_lsn - before
         if self._awaiting_count or self._waits:

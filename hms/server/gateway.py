@@ -45,6 +45,7 @@ from hms.workers.outbox import Doorbell, Outbox
 __all__ = ["Gateway", "GatewayLimits", "PeerKey"]
 
 OnFrames = Callable[[PeerKey, list[tuple[Envelope, bytes | memoryview]]], bool]
+OnAlone = Callable[[PeerKey, tuple[Envelope, bytes | memoryview]], bool]
 
 SENDS_PER_TURN = 1024
 TURN_BYTES_MAX = 8 << 20  # then see first whether there is room for more
@@ -70,9 +71,10 @@ class Gateway:
     """Sockets on one side; on_frames, on_lost and the outbox on the other.
 
     on_frames(peer, frames) takes a batch to the peer's lane, False when the lane is full; HEARTBEAT
-    is not passed on. on_lost(peer, reason) is called once for a peer that the gateway gives up,
-    never for one that forget() named; on_dropped(peer) when its lane is to be emptied, behind that.
-    All are called in the thread that runs run().
+    is not passed on. on_alone(peer, frame) is asked before, of the only frame of a turn: whether it
+    has been applied, for which no other thread was needed. on_lost(peer, reason) is called once for
+    a peer that the gateway gives up, never for one that forget() named; on_dropped(peer) when its
+    lane is to be emptied, behind that. All are called in the thread that runs run().
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Gateway:
         limits: GatewayLimits,
         ledger: Ledger | None = None,
         on_dropped: Callable[[PeerKey], None] = lambda _peer: None,
+        on_alone: OnAlone = lambda _peer, _frame: False,
         known_keys: Callable[[], Container[str]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,6 +94,7 @@ class Gateway:
         self._known_keys = known_keys
         self._guard: ClientGuard | None = None
         self._on_frames = on_frames
+        self._on_alone = on_alone
         self._limits = limits
         self._clock = clock
         self._doorbell = Doorbell()
@@ -328,8 +332,9 @@ class Gateway:
                 touched.append(peer)
                 peer.received.append((envelope, payload))
                 peer.received_bytes += size + FRAME_BYTES
+        is_alone = len(touched) == 1
         for peer in touched:
-            self._pass_on(peer)
+            self._pass_on(peer, is_alone=is_alone)
 
     def _greet(self, listener: Listener, routing_id: bytes, hello: Envelope, now: float) -> Peer:
         """Remember a new peer, or raise why not."""
@@ -358,10 +363,12 @@ class Gateway:
         else:
             listener.callers.cut_large(listener.descriptor(), size)
 
-    def _pass_on(self, peer: Peer) -> None:
+    def _pass_on(self, peer: Peer, *, is_alone: bool = False) -> None:
         if batch := peer.received:
             size = peer.received_bytes
             peer.received, peer.received_bytes = [], 0
+            if is_alone and self._on_alone(peer.key, batch[0]):
+                return
             ledger = self.ledger
             if not ledger.came(peer.key, size):
                 self._close_peer(peer)

@@ -39,7 +39,8 @@ class Rig:
             "heartbeat_s": 12,
             "pending_bytes_per_peer": 1 << 20,
         }
-        more = {name: limits.pop(name) for name in ("ledger", "on_dropped") if name in limits}
+        handlers = "ledger", "on_dropped", "on_alone"
+        more = {name: limits.pop(name) for name in handlers if name in limits}
         self.gateway = Gateway(
             addresses,
             **more,

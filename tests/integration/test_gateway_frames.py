@@ -1,6 +1,7 @@
 """The gateway's daily work: frames in, frames out, logins, draining and stopping."""
 
 import errno
+import queue
 import threading
 from pathlib import Path
 
@@ -223,3 +224,23 @@ def test_the_slowest_turn_is_told_once_without_its_waiting():
 
         assert slowest_s >= 0.25
         assert rig.gateway.slowest_turn_s() < 0.25
+
+
+def test_the_only_frame_of_a_turn_is_offered_before_it_goes_to_its_lane():
+    """Whoever takes it needs no other thread; what comes together goes to the lanes together."""
+    alone, taken = queue.Queue(), threading.Event()
+
+    def on_alone(key, one):
+        alone.put((key, one[0].kind, one[1]))
+        return taken.is_set()
+
+    with running(on_alone=on_alone) as rig, client_of(rig.endpoints[0]) as client:
+        key = rig.login(client)
+        assert alone.get(timeout=WAIT_S) == (key, Kind.HELLO, b"who")
+        client.send_multipart(frame(Kind.SEND, b"1"))
+        assert rig.next_frame() == (key, Kind.SEND, b"1")
+        assert alone.get(timeout=WAIT_S) == (key, Kind.SEND, b"1")
+        taken.set()
+        client.send_multipart(frame(Kind.SEND, b"2"))
+        assert alone.get(timeout=WAIT_S) == (key, Kind.SEND, b"2")
+        assert rig.frames.empty()

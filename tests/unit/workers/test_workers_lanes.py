@@ -6,10 +6,10 @@ from collections import defaultdict
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lane_rig import WAIT_S, Recorder, gate, hasty_threads, pools, recorder
+from lane_rig import WAIT_S, Gate, Recorder, gate, hasty_threads, pools, recorder
 
 from hms.workers import LanePool
-from hms.workers.lanes import AGAIN
+from hms.workers.lanes import AGAIN, PARK
 
 __all__ = ["gate", "hasty_threads", "pools", "recorder"]  # the fixtures
 
@@ -249,3 +249,59 @@ def test_what_is_late_goes_behind_what_waits_in_its_own_lane(pools, gate):
 
     assert pool.close(drain=True, timeout_s=WAIT_S)
     assert gate.seen == [("a", [1]), ("a", [2]), ("a", ["lost"]), ("b", ["lost"]), ("b", ["again"])]
+
+
+def test_items_are_handled_where_they_are_when_no_lane_has_anything_to_do(pools):
+    """Two hand-overs less; whoever comes first must not be overtaken by that."""
+    gate, here = Gate(), []
+    pool = pools(1, gate.handle)
+
+    assert pool.run_here("a", [1], lambda *work: here.append((*work, threading.get_ident())))
+    assert here == [("a", [1], threading.get_ident())]
+
+    assert pool.put_many("b", [2])
+    assert gate.is_reached.wait(WAIT_S)
+    for key in ("a", "b"):
+        assert not pool.run_here(key, [3], pytest.fail)
+    gate.is_open.set()
+
+
+@pytest.mark.parametrize("outcome", [AGAIN, PARK])
+def test_what_is_left_of_items_handled_elsewhere_comes_before_what_was_put_meanwhile(
+    pools, recorder, outcome
+):
+    """The rest of a slice is the connection's oldest command (P4)."""
+    pool = pools(2, recorder.handle)
+
+    def handle(key, items):
+        assert pool.put_many(key, [3, 4])
+        del items[0]
+        return outcome
+
+    assert pool.run_here("a", [1, 2], handle)
+    if outcome is PARK:
+        assert recorder.batches.empty()
+        pool.go_on()
+    while recorder.by_lane["a"] != [2, 3, 4]:
+        recorder.batches.get(timeout=WAIT_S)
+
+
+def test_a_fault_of_items_handled_elsewhere_is_reported_and_the_lane_lives(pools, recorder):
+    """As one of a worker's: the node stops by it, in the way it does for those."""
+    faults = []
+    pool = pools(1, recorder.handle, on_fault=faults.append)
+
+    def handle(key, _items):
+        assert pool.put_many(key, [2])
+        raise ValueError("planted")
+
+    assert pool.run_here("a", [1], handle)
+    assert recorder.batches.get(timeout=WAIT_S) == ("a", [2])
+    assert [str(fault) for fault in faults] == ["planted"]
+
+
+def test_a_pool_that_closes_has_nothing_handled_elsewhere(pools, recorder):
+    """What comes after its end is refused, as put_many() does."""
+    pool = pools(1, recorder.handle)
+    assert pool.close(drain=True, timeout_s=WAIT_S)
+    assert not pool.run_here("a", [1], pytest.fail)
