@@ -61,12 +61,12 @@ class Figures(NamedTuple):
 
 
 LIMITS: dict[str, Figures] = {
-    "client sends": Figures(24, 13, 17),
-    "node confirms": Figures(81, 38, 74),
-    "client confirmed": Figures(28, 12, 21),
-    "life: client": Figures(108, 23, 80),
-    "life: client, background": Figures(71, 12, 51),
-    "life: node": Figures(181, 43, 152),
+    "client sends": Figures(15, 9, 11),
+    "node confirms": Figures(79, 37, 71),
+    "client confirmed": Figures(24, 11, 18),
+    "life: client": Figures(85, 22, 65),
+    "life: client, background": Figures(42, 12, 35),
+    "life: node": Figures(178, 42, 148),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")

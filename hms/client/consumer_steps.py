@@ -177,7 +177,10 @@ class ConsumerSteps:
         if message is not None:
             return message
         delivered = yield from self._waiting(timeout_s)
-        return None if delivered is None else self._consumed(delivered)
+        if delivered is None:
+            return None
+        self._note(delivered)
+        return self._message(delivered, self._prefetched.stamp)
 
     def receiving_many(self, count: int, timeout_s: float | None) -> Steps[list[Message]]:
         """The next message, and those behind it that are here already, up to `count` in all."""
@@ -271,10 +274,6 @@ class ConsumerSteps:
             state.allow(prefetched)
         return self._message(taken, prefetched.stamp)
 
-    def _consumed(self, delivered: Delivered) -> Message:
-        self._note(delivered)
-        return self._message(delivered, self._prefetched.stamp)
-
     def _note(self, delivered: Delivered) -> None:
         """The application has it; a file's message is acknowledged only when that was saved."""
         row = delivered[0]
@@ -322,11 +321,12 @@ class ConsumerSteps:
         requests, link, prefetched = self._requests, self._requests.link, self._prefetched
         while True:
             self._state.want_more(prefetched)
-            requests.driver.flush()  # where the loss of the connection may show
+            if link.outbox:
+                requests.driver.flush()  # where the loss of the connection may show
             patience = requests.driver.loop.lost_at + requests.request_timeout_s
             may_go_on = partial(self._has_news, link.state, requests.driver.me())
             is_due = yield Wait(prefetched, may_go_on, min(asks_at, patience))
-            delivered = self._next()
+            delivered = self._take()  # credit is not due: nothing was taken since it was given
             if delivered is not None:
                 return delivered
             self._check_receiving()
@@ -399,19 +399,19 @@ class ConsumerSteps:
         if self._listener is not None and not self._is_in_listener:
             raise IllegalState(what="receive()", detail="its messages go to its listener")
 
-    def _message(self, delivered: Delivered, stamp: Stamp) -> Message:
-        message = self._made(delivered, stamp)
-        if tracing.tracer is not None:
-            message_tracing.received(self._prefetched.destination, [message])
-        return message
-
-    def _made(self, delivered: Delivered, stamp: Stamp) -> Message:
+    def _message(self, delivered: Delivered, stamp: Stamp, *, is_handled: bool = False) -> Message:
+        """is_handled: it is for a listener, which is traced by itself."""
         row, head, body = delivered
         if stamp is not self._stamp:
             self._acknowledge, self._stamp = Acknowledge(self, stamp), stamp
+        destination = self._prefetched.destination
         if row.flags & FLAG_PART:
-            return list_message(delivered, self._prefetched.destination, self._acknowledge)
-        return Message.received(row, head, body, self._prefetched.destination, self._acknowledge)
+            message = list_message(delivered, destination, self._acknowledge)
+        else:
+            message = Message.received(row, head, body, destination, self._acknowledge)
+        if tracing.tracer is not None and not is_handled:
+            message_tracing.received(destination, [message])
+        return message
 
     def _messages(self, delivered: list[Delivered]) -> list[Message]:
         """The same for usual ones that were delivered just now."""
@@ -488,7 +488,7 @@ class ConsumerSteps:
             self._state.consumed(prefetched, message_id)
         else:
             self._state.handling(prefetched, message_id)
-        message = self._made(delivered, stamp)
+        message = self._message(delivered, stamp, is_handled=True)
         try:
             if tracing.tracer is not None:
                 listener = message_tracing.processed(prefetched.destination, listener)

@@ -45,11 +45,17 @@ def as_message(
     return Message(body, properties, **header or {})
 
 
+def bare_row(size: int, options: SendOptions) -> bytes:
+    """The row of bare bytes of that size, which have no head."""
+    _, ttl_ms, priority, flags, delay_ms, _ = options
+    return _pack_row(0, size, ttl_ms, delay_ms, priority, KIND_CARRAY, flags, 0)
+
+
 class _Encoder:
     """Encodes bodies alike."""
 
     def __init__(self, options: SendOptions, message_bytes_max: int, order: str = "") -> None:
-        self._order = order
+        self._order, self._options = order, options
         self._is_plain = not (options.codec or order)
         self._ttl_ms, self._delay_ms = options.ttl_ms, options.delay_ms
         self._priority, self._flags = options.priority, options.flags
@@ -61,8 +67,9 @@ class _Encoder:
         if body.__class__ is bytes and self._is_plain:
             size = len(body)
             if size != self._plain_bytes:
-                self._plain_row = self._row_of(size)
-                self._plain_bytes = size
+                self._check(size)
+                self._plain_row = bare_row(size, self._options)
+                self._plain_bytes = size  # the next body often has the same
             return self._plain_row, b"", body
         message = as_message(body, None)
         times, how = (self._ttl_ms, self._delay_ms), (self._priority, self._flags)
@@ -71,12 +78,6 @@ class _Encoder:
             encoded = in_order(encoded, self._order)
         self._check(len(encoded[1]) + len(encoded[2]))
         return encoded
-
-    def _row_of(self, size: int) -> bytes:
-        """The row of bare bytes of that size; the next body often has the same."""
-        self._check(size)
-        times = self._ttl_ms, self._delay_ms
-        return _pack_row(0, size, *times, self._priority, KIND_CARRAY, self._flags, 0)
 
     def _check(self, size: int) -> None:
         if size > self._bytes_max:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from hms.client.core.pending_requests import own_copy
 from hms.client.core.tracing import Span
 from hms.client.destinations import Destination
@@ -42,54 +44,29 @@ class Outcome(Protocol):
         """The node has it not."""
 
 
-class PendingSend:
+class PendingSend(msgspec.Struct, eq=False):
     """What stands for consecutive messages of a frame until their outcome is known.
 
     messages: the application's own, with their places, to be marked as sent; a body that was given
     bare has none. future: where the outcome goes when nobody waits for it. is_unattended: nobody
-    waits; then the exception listener is told a bad outcome. is_in_doubt: somebody was told that
-    its outcome is not known; then it is not sent again.
+    waits, as with a future; then the exception listener is told a bad outcome. is_in_doubt:
+    somebody was told that its outcome is not known; then it is not sent again.
     """
 
-    __slots__ = (
-        "begun_at",
-        "count",
-        "error",
-        "future",
-        "is_done",
-        "is_given_up",
-        "is_in_doubt",
-        "is_sent",
-        "is_unattended",
-        "messages",
-        "options",
-        "run",
-        "span",
-    )
-
-    def __init__(
-        self,
-        count: int,
-        messages: Sequence[tuple[int, Message]],
-        options: SendOptions,
-        future: Outcome | None = None,
-        *,
-        is_unattended: bool = False,
-    ) -> None:
-        self.count = count
-        self.messages = messages
-        self.options = options
-        self.future = future
-        self.is_unattended = is_unattended or future is not None
-        self.begun_at = 0.0
-        self.is_given_up = False
-        self.is_in_doubt = False
-        self.is_sent = False
-        self.is_done = False
-        self.run: Run | None = None
-        self.error: HmsError | None = None
-        self.span: Span | None = None
-        """Where sends are traced."""
+    count: int
+    messages: Sequence[tuple[int, Message]]
+    options: SendOptions
+    future: Outcome | None = None
+    is_unattended: bool = False
+    begun_at: float = 0.0
+    is_given_up: bool = False
+    is_in_doubt: bool = False
+    is_sent: bool = False
+    is_done: bool = False
+    run: Run | None = None
+    error: HmsError | None = None
+    span: Span | None = None
+    """Where sends are traced."""
 
     @property
     def receipts(self) -> list[Receipt]:

@@ -260,7 +260,7 @@ class PrefetchBuffer:
     def _items(self, action: Action, message_ids: Iterable[int]) -> list[Settlement]:
         ranges = as_ranges(message_ids)
         if 0 < len(ranges) <= RANGES_OF_ITEM_MAX:
-            return [self._item(action, ranges=ranges)]
+            return [Settlement(action, self.number, self.stamp.epoch, 0, ranges)]
         return [
             self._item(action, ranges=ranges[start : start + RANGES_OF_ITEM_MAX])
             for start in range(0, len(ranges), RANGES_OF_ITEM_MAX)

@@ -16,7 +16,7 @@ from hms.client.file_transfers import uploading
 from hms.client.global_order import check_order_name, in_order
 from hms.client.message import Message
 from hms.client.opening_steps import close_sender, node_now_ms
-from hms.client.pack_building import Body, Cut, as_message, frames_of
+from hms.client.pack_building import Body, Cut, as_message, bare_row, frames_of
 from hms.client.pending_sends import Encoded, Outcome, PendingSend, SendOptions
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
 from hms.client.schedules import Recurrence, Schedule, schedule_head, schedule_of
@@ -131,18 +131,23 @@ class ProducerSteps:
         span = None
         if tracing.tracer is not None:
             body, properties, span = message_tracing.sending(self.destination, body, properties)
-        message = as_message(body, properties, header_of(how) if how else None)
-        _, ttl_ms, priority, flags, delay_ms, codec = options
-        encoded = message.encode(ttl_ms, delay_ms, priority, flags, codec)
+        own: list[tuple[int, Message]] = []
+        if body.__class__ is bytes and not (properties or how or options.codec):
+            encoded: Encoded = bare_row(len(body), options), b"", body
+        else:
+            message = as_message(body, properties, header_of(how) if how else None)
+            _, ttl_ms, priority, flags, delay_ms, codec = options
+            encoded = message.encode(ttl_ms, delay_ms, priority, flags, codec)
+            if message is body:
+                own.append((0, message))
         if self._global_order:
             encoded = in_order(encoded, self._global_order)
         size = len(encoded[1]) + len(encoded[2])
         limit = self._requests.link.limits.message_bytes_max
         if size > limit:
             raise MessageTooLarge(size=size, limit=limit)
-        own = [(0, message)] if message is body else []
-        ticket = PendingSend(1, own, options, future, is_unattended=not self._is_waiting)
-        ticket.span = span
+        is_unattended = future is not None or not self._is_waiting
+        ticket = PendingSend(1, own, options, future, is_unattended, span=span)
         return encoded, ticket
 
     def _with(self, how: SendHow) -> SendOptions:
@@ -188,36 +193,29 @@ class ProducerSteps:
         accepts = partial(self._sender.accepts, size, is_persistent=is_persistent)
         ticket.begun_at = monotonic()  # the wait for room is part of the send's time
         yield from self._room(accepts)
-        self.add(encoded, ticket)
+        self.added(encoded, ticket, needs_room=False)
 
-    def added(self, encoded: Encoded, ticket: PendingSend) -> bool:
-        """Put it into the pack if that needs no waiting; without the steps it costs 4 us less."""
+    def added(self, encoded: Encoded, ticket: PendingSend, *, needs_room: bool = True) -> bool:
+        """Put it into the pack if that needs no waiting; it leaves at once when nothing is on its
+        way. Without the steps it costs 4 us less. needs_room False: in any case, though the window
+        may have no room for it yet."""
         self.check_open()
-        if self._sender.packs:  # else there is room in one of its own
+        if needs_room and self._sender.packs:  # else there is room in one of its own
             size = len(encoded[1]) + len(encoded[2])
             if not self._sender.accepts(size, is_persistent=ticket.options.is_persistent):
                 return False
-        self._put(encoded, ticket)
-        return True
-
-    def add(self, encoded: Encoded, ticket: PendingSend) -> None:
-        """Into the pack, though the window may have no room for it yet."""
-        self.check_open()
-        self._put(encoded, ticket)
-
-    def _put(self, encoded: Encoded, ticket: PendingSend) -> None:
-        """Into the pack, which leaves at once when nothing is on its way."""
         self._session.state.has_work = True
         if ticket.future is not None:
             self._session.state.has_futures = True
         sender, is_persistent = self._sender, ticket.options.is_persistent
         if self._requests.link.sends_in_flight:
             sender.add(encoded, ticket, is_persistent=is_persistent)
-        elif ticket.future is None and not sender.packs and sender.has_room:
-            sender.submit(message_parts([encoded]), 1, [ticket], is_persistent=is_persistent)
+        elif ticket.future is None and not sender.packs and sender.is_granted:  # so there is room
+            sender.submit(encoded, 1, [ticket], is_persistent=is_persistent)
         else:
             sender.add(encoded, ticket, is_persistent=is_persistent)
             sender.push()
+        return True
 
     def check_open(self) -> None:
         """ConnectionClosed, what the node refused it with, or what the connection ended with."""
@@ -329,7 +327,7 @@ class ProducerSteps:
                 return
             messages, marked = cut
             count = len(messages)
-            ticket = PendingSend(count, marked, self._options, is_unattended=not self._is_waiting)
+            ticket = PendingSend(count, marked, self._options, None, not self._is_waiting)
             sender.push()
             yield from self._room(lambda: sender.has_room and not sender.has_pack)
             self._session.state.has_work = True
@@ -389,7 +387,9 @@ class ProducerSteps:
         link = self._requests.link
         now_ms, number = node_now_ms(link), self._sender.number
         head = schedule_head(number, name, recurrence, options, now_ms, self._next_request())
-        pending = Pending("Schedule", OnLoss.REPEAT, error_if_strange=self._sender.in_doubt(1))
+        pending = Pending(
+            "Schedule", OnLoss.REPEAT, error_if_strange=self._sender.in_doubt(1), is_bound=True
+        )
         link.ask(Kind.SCHEDULE, encode_with_body(head, pack_messages([encoded])), pending)
         try:
             yield from self._requests.answer_to(pending)

@@ -1,7 +1,10 @@
 """Receipts: what a sender gets when the node has its messages."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self, overload
+
+import msgspec
 
 
 class Receipt(NamedTuple):
@@ -12,6 +15,8 @@ class Receipt(NamedTuple):
     elapsed_s: float
 
 
+_receipt: Callable[[tuple[str, float]], Receipt] = partial(tuple.__new__, Receipt)
+"""A receipt, without the call that checks how many fields it has."""
 UNKNOWN = Receipt(None, 0.0)
 """The receipt of a message whose confirmation was not waited for (F-B4)."""
 
@@ -54,7 +59,7 @@ class LaterReceipt(Receipt):
         return "<receipt of a message in a transaction>"
 
 
-class Run(NamedTuple):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """The receipts of messages that were confirmed together; first is 0 when nobody waited."""
 
     first: int
@@ -65,7 +70,7 @@ class Run(NamedTuple):
         """The one at that place."""
         if not self.first:
             return UNKNOWN
-        return Receipt(f"{self.first + place:012x}", self.elapsed_s)
+        return _receipt((f"{self.first + place:012x}", self.elapsed_s))
 
 
 class Receipts(Sequence[Receipt]):

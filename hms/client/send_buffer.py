@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
+import msgspec
+
 from hms.client.core.link import Link, State
 from hms.client.core.pending_requests import Frame, reason_of
 from hms.client.destinations import Destination
@@ -78,35 +80,20 @@ class Pack:
         return is_small and is_alike and len(self.messages) < self.limits.messages_max
 
 
-class SendFrame:
+class SendFrame(msgspec.Struct, eq=False):
     """A SEND on its way."""
 
-    __slots__ = (
-        "first_sequence",
-        "frame",
-        "handed_over_at",
-        "is_bound",
-        "is_done",
-        "is_persistent",
-        "is_written",
-        "log",
-        "sender",
-        "size_bytes",
-        "tickets",
-    )
-
-    def __init__(self, sender: "Sender", tickets: list[PendingSend]) -> None:
-        self.sender = sender
-        self.tickets = tickets
-        self.frame: Frame = ()
-        self.is_bound = True
-        self.log: bytes | None = None
-        self.is_written = False
-        self.handed_over_at = 0.0
-        self.first_sequence = 0
-        self.is_persistent = True
-        self.is_done = False
-        self.size_bytes = 0
+    sender: "Sender"
+    tickets: list[PendingSend]
+    first_sequence: int = 0
+    is_persistent: bool = True
+    handed_over_at: float = 0.0
+    size_bytes: int = 0
+    frame: Frame = ()
+    is_bound: bool = True
+    log: bytes | None = None
+    is_written: bool = False
+    is_done: bool = False
 
     def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """CONFIRM or ERROR: the tickets get what it says."""
@@ -300,19 +287,17 @@ class Sender:
                 self._end(ticket, error)
 
     def submit(
-        self, parts: list[bytes], count: int, tickets: list[PendingSend], *, is_persistent: bool
+        self, parts: Sequence[bytes], count: int, tickets: list[PendingSend], *, is_persistent: bool
     ) -> None:
         """Send a pack that was made elsewhere, now; there is room, and nothing of ours waits."""
-        head = SendHead(self.number, count, self._sequence, is_persistent)
+        first, size_bytes = self._sequence, sum(map(len, parts))
+        head = SendHead(self.number, count, first, is_persistent)
         self._sequence += count
-        frame = SendFrame(self, tickets)
-        frame.handed_over_at = self._clock()
-        frame.first_sequence, frame.is_persistent = head.first_sequence, is_persistent
+        frame = SendFrame(self, tickets, first, is_persistent, self._clock(), size_bytes)
         self.unconfirmed += 1
         self._window.append(frame)
         self.link.sends_in_flight += 1
-        frame.size_bytes = sum(map(len, parts))
-        self.link.send_bytes_in_flight += frame.size_bytes
+        self.link.send_bytes_in_flight += size_bytes
         for ticket in tickets:
             ticket.is_sent = True
             if ticket.is_unattended:

@@ -255,7 +255,7 @@ class SessionState(Settling):
             prefetched.transaction_ended()
         self.has_work = False
         self._commits += 1
-        self._commit = _Commit(self._commits, self)
+        self._commit = _Commit("Commit", number=self._commits, session=self)
         self.link.request(Commit(self.number, self._commits), self._commit)
         return self._commit
 
@@ -344,20 +344,16 @@ def batch_of(pending: Pending) -> Sequence[int]:
     return said.get("batch", ()) if isinstance(said, dict) else ()
 
 
-class _Commit(Pending):
+class _Commit(Pending, eq=False, kw_only=True):
     """A Commit; when the connection is lost the session finds out whether it took effect."""
 
-    __slots__ = ("_session", "number")
-
-    def __init__(self, number: int, session: SessionState) -> None:
-        super().__init__("Commit")
-        self.number = number
-        self._session = session
-        self.is_bound = True
+    number: int
+    session: SessionState
+    is_bound: bool = True
 
     def in_doubt(self, reason: str) -> CommitInDoubt:
         """Whether it took effect is not known, and why."""
-        link, session = self._session.link, self._session.number
+        link, session = self.session.link, self.session.number
         token = link.keys.token(self.log, link.hello.uid, session, self.number)
         return CommitInDoubt(commit=self.number, reason=reason, token=token)
 
@@ -367,7 +363,7 @@ class _Commit(Pending):
 
     def lost(self, error: HmsError) -> bool:
         """Neither repeated nor ended here: the session decides, unless it is closed meanwhile."""
-        if self._session.is_closed:
+        if self.session.is_closed:
             self.unanswered(error)
         return False
 

@@ -80,8 +80,9 @@ class Settling(Participant):
             most = self._held_back_max
             if self._held_back >= most or len(prefetched.acknowledged) >= most:
                 self.settle()
-            if not self._will_tick:
-                self._tick_soon()
+            if not self._will_tick:  # _tick_soon(), in place
+                self._will_tick = True
+                self.link.ticking.append(self)
 
     def handling(self, prefetched: PrefetchBuffer, message_id: int) -> None:
         """A listener begins with the message, which is acknowledged by itself when it ends: until

@@ -244,7 +244,9 @@ class HmsSteps:
         link = self._requests.link
         reason = "the branch is in the log of a node that does not answer, another one does"
         strange = ConnectionLost(address=link.address, reason=reason)
-        pending = Pending(type(first).__name__, OnLoss.FAIL, error_if_strange=strange)
+        pending = Pending(
+            type(first).__name__, OnLoss.FAIL, error_if_strange=strange, is_bound=True
+        )
         pending.log = self._logs.get(xid)
         link.request(first, pending)
         try:
@@ -252,7 +254,9 @@ class HmsSteps:
         except HmsError:
             if pending.is_answered or not pending.is_done:  # refused, or too late
                 raise
-            second = Pending(type(again).__name__, OnLoss.REPEAT, error_if_strange=strange)
+            second = Pending(
+                type(again).__name__, OnLoss.REPEAT, error_if_strange=strange, is_bound=True
+            )
             second.log = pending.log
             link.request(again, second)
             yield from self._requests.answer_to(second)

@@ -67,7 +67,7 @@ class Producer(Opened, ProducerSteps):
         count = self._sender.waiting_count
         if count >= WAITING_MAX:
             raise TooManyRequests(what="send_async()", count=count, limit=WAITING_MAX)
-        self.add(*self.prepared(body, properties, how, future))
+        self.added(*self.prepared(body, properties, how, future), needs_room=False)
         self._driver.flush()
         return future
 

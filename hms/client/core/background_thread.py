@@ -131,7 +131,7 @@ class BackgroundThread:
                 self._wakes_at = wakes_at if self._is_asleep else 0.0
                 if not self._is_asleep:
                     self.waiting.promote()
-                elif not self._is_away(monotonic()):
+                elif not self.is_reader and not self._is_away(monotonic()):
                     self.take_over(at_once=True)
             if is_over:
                 break
@@ -162,6 +162,5 @@ class BackgroundThread:
         """Do what is due; when to come again, at the latest when the socket is free."""
         self._wakes_at = 0.0
         self._is_asleep = False
-        self.step_aside()
         due_at, free_at = self._heartbeat.turn(), self.waiting.last_at + AWAY_S
         return min(due_at, free_at) if monotonic() < free_at else due_at

@@ -10,6 +10,7 @@ from operator import itemgetter
 from time import monotonic
 
 from hms.client.core.link import State
+from hms.client.core.link_participants import Ticking
 from hms.client.core.operations import FOREVER
 from hms.client.core.transport_loop import TransportLoop
 
@@ -27,48 +28,41 @@ class Heartbeat:
     def turn(self) -> float:
         """Do what is due; when to come again. A fault of ours must end the connection, not
         silently what drives it."""
+        loop, link = self._loop, self._link
         try:
-            return self._turn()
+            now, may_read = monotonic(), self._may_read()
+            if loop.transport is not None:
+                self._look(now, may_read=may_read)
+            if link.state is State.OFF and self._try_again(now):
+                return now  # a monitor signals only what comes after the first look at it
+            if loop.ticks:
+                self._tick(now)
+            loop.flush()
+            if may_read and loop.transport is not None and loop.transport.has_input():
+                return now  # sending may have taken the socket's signal
+            if link.state is State.ENDED:
+                return now
+            tick_at = min(map(_at, loop.ticks), default=FOREVER)
+            return min(link.due_at, tick_at, loop.attempts.due_at, loop.greeting_until)
         except Exception as fault:
             _LOGGER.exception("the client failed inside")
-            loop = self._loop
             loop.stop(loop.lost_error(f"the client failed inside: {fault!r}"), 0)
             return 0.0
 
-    def _turn(self) -> float:
-        loop, link = self._loop, self._link
-        now = monotonic()
-        if loop.transport is not None:
-            self._look(now)
-        if link.state is State.OFF and self._try_again(now):
-            return now  # a monitor signals only what comes after the first look at it
-        if loop.ticks:
-            self._tick(now)
-        link.beat(now)
-        loop.flush()
-        if self._may_read() and loop.read():  # sending may have taken the socket's signal
-            return now
-        return now if link.state is State.ENDED else self._due_at()
-
-    def _due_at(self) -> float:
-        loop = self._loop
-        tick_at = min(map(_at, loop.ticks), default=FOREVER)
-        return min(self._link.due_at, tick_at, loop.attempts.due_at, loop.greeting_until)
-
-    def _look(self, now: float) -> None:
-        """Read, and find out whether the node is still there."""
+    def _look(self, now: float, *, may_read: bool) -> None:
+        """Read, find out whether the node is still there, and beat."""
         loop, link = self._loop, self._link
         assert loop.transport is not None
-        fault = loop.transport.fault()
-        if fault or self._may_read():
+        fault = loop.transport.fault() if loop.transport.has_news() else ""
+        if fault or may_read:
             loop.take_in()
-        link.looked(now)
+        is_silent = link.beat(now)
         if loop.transport is None:
             return
         if fault:
             loop.note_refusal(is_it=not loop.transport.is_reached)
             loop.lost(fault)
-        elif link.is_silent(now):
+        elif is_silent:
             loop.lost(f"nothing came for {link.limits.heartbeat_s:g} s")
         elif now >= loop.greeting_until:
             loop.note_refusal(is_it=False)
@@ -88,8 +82,10 @@ class Heartbeat:
 
     def _tick(self, now: float) -> None:
         loop = self._loop
-        due = [participant for at, participant in loop.ticks if at <= now]
-        if due:
-            loop.ticks = [one for one in loop.ticks if one[0] > now]
-        for participant in due:
+        due: list[tuple[float, Ticking]] = []
+        waiting: list[tuple[float, Ticking]] = []
+        for one in loop.ticks:
+            (due if one[0] <= now else waiting).append(one)
+        loop.ticks = waiting
+        for _, participant in due:
             participant.tick()

@@ -172,21 +172,19 @@ class Link(IncomingCalls):
 
     # ---- what time brings
 
-    def beat(self, now: float) -> None:
-        """Put a HEARTBEAT into the outbox when one is due."""
-        if self.state is State.UP and now - self.sent_at >= self.limits.heartbeat_s / 3:
-            self.tell(Kind.HEARTBEAT)
-
-    def looked(self, now: float) -> None:
-        """The socket was looked at. After a pause of the program, which may hold the interpreter
+    def beat(self, now: float) -> bool:
+        """The socket was looked at: put a HEARTBEAT into the outbox when one is due; whether the
+        node has to be taken for lost. After a pause of the program, which may hold the interpreter
         for long, the node seems silent: then it has half of its time to be heard."""
-        if now - self._looked_at > self.limits.heartbeat_s / 2:
-            self._heard_at = max(self._heard_at, now - self.limits.heartbeat_s / 2)
+        beat_s = self.limits.heartbeat_s
+        if now - self._looked_at > beat_s / 2:
+            self._heard_at = max(self._heard_at, now - beat_s / 2)
         self._looked_at = now
-
-    def is_silent(self, now: float) -> bool:
-        """Whether the node has to be taken for lost."""
-        return self.state is State.UP and now - self._heard_at >= self.limits.heartbeat_s
+        if self.state is not State.UP:
+            return False
+        if now - self.sent_at >= beat_s / 3:
+            self.tell(Kind.HEARTBEAT)
+        return now - self._heard_at >= beat_s
 
     def has_heard_since(self, at: float) -> bool:
         """Whether the node has said anything since then."""
@@ -194,7 +192,7 @@ class Link(IncomingCalls):
 
     @property
     def due_at(self) -> float:
-        """When beat() and is_silent() are to be asked again."""
+        """When beat() is to be asked again."""
         if self.state is not State.UP:
             return float("inf")
         beat_s = self.limits.heartbeat_s

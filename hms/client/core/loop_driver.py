@@ -111,7 +111,7 @@ class LoopDriver:
     async def _done(self, step: Wait | Outside) -> object:
         self.flush()
         if isinstance(step, Wait):
-            return await self._wait_for(*step)
+            return await self._wait_for(step.key, step.is_done, step.deadline)
         outcome = step.call()
         if step.gives_way:
             await asyncio.sleep(0)

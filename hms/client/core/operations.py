@@ -6,14 +6,16 @@ holds the connection's lock while it runs, sends what the link has to send befor
 throws into it what ends a step, such as a cancellation: so one `finally` cleans up for both."""
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 _T = TypeVar("_T")
 
 FOREVER = float("inf")
 
 
-class Wait(NamedTuple):
+class Wait(msgspec.Struct, frozen=True):
     """Wait until is_done(), asked again whenever key is woken, or until the deadline, a time of
     monotonic(); the step's outcome is whether it is done."""
 
@@ -22,7 +24,7 @@ class Wait(NamedTuple):
     deadline: float
 
 
-class Outside(NamedTuple):
+class Outside(msgspec.Struct, frozen=True):
     """Call a function of the application, which may use the connection itself, so without the lock.
     In asyncio what it returns is awaited if it can be. The step's outcome is the result.
 

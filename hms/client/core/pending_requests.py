@@ -8,6 +8,8 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from hms.errors.tree import HmsError
 from hms.wire.frames import Kind
 from hms.wire.structures import decode_error, decode_reply
@@ -73,57 +75,31 @@ class OnLoss(enum.Enum):
     DONE = "the loss itself brought it about"
 
 
-class Pending:
+class Pending(msgspec.Struct, eq=False):
     """A request that waits for its answer.
 
     error_if_lost: what its caller gets when it FAILs by a loss, instead of ConnectionLost.
     error_if_strange: what its caller gets when it would have to be repeated at another log than
-    the one it may have changed; None where that does no harm.
+    the one it may have changed, which is_bound tells; None where that does no harm.
     then: is called with the pending as soon as it is done.
     """
 
-    __slots__ = (
-        "_is_repeated",
-        "error",
-        "error_if_lost",
-        "error_if_strange",
-        "frame",
-        "is_answered",
-        "is_bound",
-        "is_done",
-        "is_written",
-        "kind",
-        "log",
-        "on_loss",
-        "payload",
-        "then",
-        "what",
-    )
-
-    def __init__(
-        self,
-        what: str,
-        on_loss: OnLoss = OnLoss.FAIL,
-        *,
-        error_if_lost: HmsError | None = None,
-        error_if_strange: HmsError | None = None,
-        then: "Callable[[Pending], None] | None" = None,
-    ) -> None:
-        self.what = what
-        self.on_loss = on_loss
-        self.error_if_lost = error_if_lost
-        self.error_if_strange = error_if_strange
-        self.is_bound = error_if_strange is not None
-        self.log: bytes | None = None
-        self.is_written = False
-        self.then = then
-        self.frame: Frame = ()
-        self.kind = Kind.REPLY
-        self.payload = b""
-        self.error: HmsError | None = None
-        self.is_done = False
-        self.is_answered = False
-        self._is_repeated = False
+    what: str
+    on_loss: OnLoss = OnLoss.FAIL
+    error_if_lost: HmsError | None = None
+    error_if_strange: HmsError | None = None
+    then: "Callable[[Pending], None] | None" = None
+    is_bound: bool = False
+    log: bytes | None = None
+    is_written: bool = False
+    frame: Frame = ()
+    kind: Kind = Kind.REPLY
+    payload: bytes = b""
+    error: HmsError | None = None
+    is_done: bool = False
+    is_answered: bool = False
+    is_repeated: bool = False
+    """Whether it was sent more than once, so that the first one may have been applied."""
 
     @property
     def outlives_epochs(self) -> bool:
@@ -135,11 +111,6 @@ class Pending:
         """It sends nothing."""
         return False
 
-    @property
-    def is_repeated(self) -> bool:
-        """Whether it was sent more than once, so that the first one may have been applied."""
-        return self._is_repeated
-
     def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """Keep the answer."""
         self.kind, self.payload, self.is_answered = kind, payload, True
@@ -148,7 +119,7 @@ class Pending:
     def lost(self, error: HmsError) -> bool:
         """Whether it is asked again."""
         if self.on_loss is OnLoss.REPEAT:
-            self._is_repeated = True
+            self.is_repeated = True
             return True
         if self.on_loss is OnLoss.DONE:
             self._end(None)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
+import msgspec
+
 AWAY_S = 0.005
 """So long after somebody read the background thread stays away from the socket, when those who wait
 follow close on one another: it would be woken for each frame that comes between two waits."""
@@ -31,22 +33,19 @@ class Deputy(Protocol):
         nobody will."""
 
 
-class _Sleeper:
+class _Sleeper(msgspec.Struct, eq=False):
     """A thread that waits for the thing called key."""
 
-    __slots__ = ("_gate", "key")
-
-    def __init__(self, key: object) -> None:
-        self.key = key
-        self._gate = threading.Lock()
-        self._gate.acquire()
+    key: object
+    gate: threading.Lock = msgspec.field(default_factory=threading.Lock)
+    """Held until it is woken; from before it can be."""
 
     def sleep(self, timeout_s: float) -> None:
-        self._gate.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
+        self.gate.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
 
     def wake(self) -> None:
-        if self._gate.locked():
-            self._gate.release()
+        if self.gate.locked():
+            self.gate.release()
 
 
 class SocketWait:
@@ -90,6 +89,7 @@ class SocketWait:
         if is_done():
             return True
         me = _Sleeper(key)
+        me.gate.acquire()
         self._sleepers.append(me)
         self._is_sparse = monotonic() - self.last_at > AWAY_S
         try:
@@ -147,23 +147,20 @@ class SocketWait:
         try:
             if self._take_in():
                 self._deputy.step_aside()
-                self._poll_once(left_s)
+                self.is_polling = True
+                self._lock.release()
+                ready: list[tuple[int, int]] = []
+                try:
+                    ready = self._poll.poll(min(left_s * 1000, 3_600_000))
+                finally:
+                    self._lock.acquire()
+                    is_rung = bool(ready) and ready[0][0] == self._wake_fd  # the first one
+                    if is_rung or not self.is_polling:  # somebody woke us
+                        os.eventfd_read(self._wake_fd)
+                    self.is_polling = False
                 self._take_in()
         finally:
             self.reader = None
-
-    def _poll_once(self, left_s: float) -> None:
-        self.is_polling = True
-        self._lock.release()
-        ready: list[tuple[int, int]] = []
-        try:
-            ready = self._poll.poll(min(left_s * 1000, 3_600_000))
-        finally:
-            self._lock.acquire()
-            is_rung = bool(ready) and ready[0][0] == self._wake_fd  # it was registered first
-            if is_rung or not self.is_polling:  # somebody woke us
-                os.eventfd_read(self._wake_fd)
-            self.is_polling = False
 
     def _wake(self, sleeper: _Sleeper) -> None:
         self.woken_count += 1

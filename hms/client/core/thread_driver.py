@@ -41,21 +41,21 @@ class ThreadDriver:
             try:
                 step = next(steps)
                 while True:
-                    step = self._after(step, steps)
+                    try:
+                        self.flush()
+                        if isinstance(step, Wait):
+                            outcome: object = self.wait_for(step.key, step.is_done, step.deadline)
+                        else:
+                            outcome = self._call(step)
+                    except BaseException as fault:  # noqa: BLE001 - the operation decides
+                        step = steps.throw(fault)
+                    else:
+                        step = steps.send(outcome)
             except StopIteration as ended:
                 result: _T = ended.value
                 return result
             finally:
                 self.flush()
-
-    def _after(self, step: Wait | Outside, steps: Steps[_T]) -> Wait | Outside:
-        """Do a step; the one that comes after it."""
-        try:
-            self.flush()
-            outcome = self.wait_for(*step) if isinstance(step, Wait) else self._call(step)
-        except BaseException as fault:  # noqa: BLE001 - the operation decides
-            return steps.throw(fault)
-        return steps.send(outcome)
 
     def _call(self, step: Outside) -> object:
         self.lock.release()

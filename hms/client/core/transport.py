@@ -110,7 +110,7 @@ class Transport:
         )
         """Not empty while a frame waits; the descriptor signals only changes, so ask after a send
         too. The option EVENTS tells the same, by three calls more."""
-        self._has_news = partial(zmq_poll, [(self._monitor, _POLLIN)], 0)
+        self.has_news = partial(zmq_poll, [(self._monitor, _POLLIN)], 0)
         self.fd = int(self._socket.getsockopt(zmq.FD))
         self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
 
@@ -151,7 +151,7 @@ class Transport:
 
     def fault(self) -> str:
         """Why the node is gone, or nothing while it is there."""
-        while self._has_news():
+        while self.has_news():
             said = self._monitor.recv_multipart(_LAST)
             event, _ = _EVENT.unpack(said[0])
             if event & _REACHED:

@@ -195,7 +195,7 @@ def timed():
 def promise(link: Link, sender: Sender) -> Future:
     """The future of a message that is sent."""
     future: Future = Future()
-    ticket = PendingSend(1, [], SendOptions(), future)
+    ticket = PendingSend(1, [], SendOptions(), future, is_unattended=True)
     sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
     sender.push()
     return future
