@@ -7,6 +7,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { ROW_BYTES = 32, ROW_FIELDS = 8, DELIVERED_BYTES = 48, DELIVERED_FIELDS = 10 };
@@ -83,8 +84,8 @@ static PyObject *unpack_rows(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *type, *result = NULL;
     Py_buffer pack;
-    Py_ssize_t count, offset;
-    if (!PyArg_ParseTuple(arguments, "Oy*nn", &type, &pack, &count, &offset)) return NULL;
+    Py_ssize_t count, offset = 0;
+    if (!PyArg_ParseTuple(arguments, "Oy*n|n", &type, &pack, &count, &offset)) return NULL;
     if (is_tuple_type(type)) {
         if (count >= 1 && fits(pack.len, count, offset, ROW_BYTES)) {
             result = rows_in((PyTypeObject *)type, &pack, count, offset);
@@ -129,8 +130,8 @@ static PyObject *slice_payloads(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *rows;
     Py_buffer pack;
-    Py_ssize_t offset;
-    if (!PyArg_ParseTuple(arguments, "y*On", &pack, &rows, &offset)) return NULL;
+    Py_ssize_t offset = 0;
+    if (!PyArg_ParseTuple(arguments, "y*O|n", &pack, &rows, &offset)) return NULL;
     PyObject *list = PySequence_Fast(rows, "rows are a sequence");
     PyObject *result = list == NULL ? NULL : payloads_in(&pack, list, offset);
     Py_XDECREF(list);
@@ -190,8 +191,8 @@ static PyObject *unpack_delivered(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *type, *result = NULL;
     Py_buffer pack;
-    Py_ssize_t count, offset;
-    if (!PyArg_ParseTuple(arguments, "Oy*nn", &type, &pack, &count, &offset)) return NULL;
+    Py_ssize_t count, offset = 0;
+    if (!PyArg_ParseTuple(arguments, "Oy*n|n", &type, &pack, &count, &offset)) return NULL;
     if (is_tuple_type(type)) {
         if (fits(pack.len, count, offset, DELIVERED_BYTES)) {
             result = delivered_in((PyTypeObject *)type, &pack, count, offset);
@@ -201,6 +202,140 @@ static PyObject *unpack_delivered(PyObject *self, PyObject *arguments) {
     }
     PyBuffer_Release(&pack);
     return result;
+}
+
+/* (magic "HM", version 1, kind, correlation, count, size) and the payload: frames.py, ENVELOPE. */
+enum { ENVELOPE_BYTES = 16 };
+
+static void put_u32(unsigned char *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
+}
+
+/* frame(kind, payload, correlation, count): [envelope, payload]; None when a number is too large. */
+static PyObject *frame(PyObject *self, PyObject *const *arguments, Py_ssize_t given) {
+    (void)self;
+    unsigned long long numbers[3] = {0, 0, 1}; /* kind, correlation, count */
+    PyObject *payload = given > 1 ? Py_NewRef(arguments[1]) : PyBytes_FromStringAndSize(NULL, 0);
+    if (payload == NULL) return NULL;
+    int is_fit = given >= 1 && given <= 4;
+    for (Py_ssize_t i = 0; is_fit && i < given; i++) {
+        if (i == 1) continue;
+        int at = i == 0 ? 0 : (int)i - 1;
+        numbers[at] = PyLong_Check(arguments[i]) ? PyLong_AsUnsignedLongLong(arguments[i]) : ~0ULL;
+        PyErr_Clear();
+        is_fit = numbers[at] <= (at == 0 ? 0xFF : 0xFFFFFFFF);
+    }
+    Py_ssize_t size = PyObject_Size(payload);
+    PyErr_Clear();
+    PyObject *head = NULL, *made = NULL;
+    if (is_fit && size >= 0 && size <= (Py_ssize_t)0xFFFFFFFF) {
+        head = PyBytes_FromStringAndSize(NULL, ENVELOPE_BYTES);
+        made = head == NULL ? NULL : PyList_New(2);
+        if (made == NULL) {
+            Py_XDECREF(head);
+            Py_DECREF(payload);
+            return NULL;
+        }
+        unsigned char *at = (unsigned char *)PyBytes_AS_STRING(head);
+        at[0] = 'H', at[1] = 'M', at[2] = 1, at[3] = (unsigned char)numbers[0];
+        put_u32(at + 4, (uint32_t)numbers[1]);
+        put_u32(at + 8, (uint32_t)numbers[2]);
+        put_u32(at + 12, (uint32_t)size);
+        PyList_SET_ITEM(made, 0, head);
+        PyList_SET_ITEM(made, 1, payload);
+        return made;
+    }
+    Py_DECREF(payload);
+    Py_RETURN_NONE;
+}
+
+/* envelope(type, kinds, parts, bytes_max, kinds): what the first part says, or None when anything
+   is wrong with the frame. The last kinds, where given, are used instead of the first. */
+static PyObject *envelope(PyObject *self, PyObject *const *arguments, Py_ssize_t given) {
+    (void)self;
+    if (given < 4 || given > 5) Py_RETURN_NONE;
+    PyObject *kinds = arguments[given == 5 ? 4 : 1], *list = arguments[2], **parts;
+    if (!(PyList_Check(list) || PyTuple_Check(list)) || PySequence_Fast_GET_SIZE(list) != 2 ||
+        !PyDict_Check(kinds)) {
+        Py_RETURN_NONE;
+    }
+    parts = PySequence_Fast_ITEMS(list);
+    Py_ssize_t size = PyObject_Size(parts[1]), bytes_max = PyLong_AsSsize_t(arguments[3]);
+    if (PyErr_Occurred()) PyErr_Clear(), size = -1;
+    if (size < 0 || size > bytes_max || !PyBytes_Check(parts[0]) ||
+        PyBytes_GET_SIZE(parts[0]) != ENVELOPE_BYTES) {
+        Py_RETURN_NONE;
+    }
+    const unsigned char *at = (const unsigned char *)PyBytes_AS_STRING(parts[0]);
+    if (at[0] != 'H' || at[1] != 'M' || at[2] != 1 || u32_at(at + 12) != (uint64_t)size) {
+        Py_RETURN_NONE;
+    }
+    PyObject *code = PyLong_FromLong(at[3]);
+    PyObject *kind = code == NULL ? NULL : PyDict_GetItemWithError(kinds, code); /* borrowed */
+    Py_XDECREF(code);
+    if (kind == NULL) {
+        if (PyErr_Occurred()) return NULL;
+        Py_RETURN_NONE;
+    }
+    PyObject *fields[4] = {
+        kind,
+        PyLong_FromUnsignedLong(u32_at(at + 4)),
+        PyLong_FromUnsignedLong(u32_at(at + 8)),
+        PyLong_FromSsize_t(size),
+    };
+    PyObject *made = NULL;
+    if (fields[1] != NULL && fields[2] != NULL && fields[3] != NULL) {
+        made = PyObject_Vectorcall(arguments[0], fields, 4, NULL);
+    }
+    for (int i = 1; i < 4; i++) Py_XDECREF(fields[i]);
+    return made;
+}
+
+/* A function that asks another one for what the first answers with None. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *first, *other;
+} Either;
+
+static PyObject *either_call(PyObject *self, PyObject *const *arguments, size_t given,
+                             PyObject *names) {
+    Either *both = (Either *)self;
+    if (names == NULL || PyTuple_GET_SIZE(names) == 0) {
+        PyObject *found = PyObject_Vectorcall(both->first, arguments, given, NULL);
+        if (found != Py_None) return found;
+        Py_DECREF(found);
+    }
+    return PyObject_Vectorcall(both->other, arguments, given, names);
+}
+
+static void either_end(PyObject *self) {
+    Py_CLEAR(((Either *)self)->first);
+    Py_CLEAR(((Either *)self)->other);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyTypeObject either_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "hms.wire._native.Either",
+    .tp_basicsize = sizeof(Either),
+    .tp_dealloc = either_end,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Either, call),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+};
+
+static PyObject *either(PyObject *self, PyObject *const *arguments, Py_ssize_t given) {
+    (void)self;
+    if (given != 2) {
+        PyErr_SetString(PyExc_TypeError, "either takes two functions");
+        return NULL;
+    }
+    Either *made = PyObject_New(Either, &either_type);
+    if (made == NULL) return NULL;
+    made->call = either_call;
+    made->first = Py_NewRef(arguments[0]);
+    made->other = Py_NewRef(arguments[1]);
+    return (PyObject *)made;
 }
 
 /* In _native_columns.c. */
@@ -217,6 +352,12 @@ static PyMethodDef methods[] = {
     {"slice_payloads", slice_payloads, METH_VARARGS, "(pack, rows, offset): payloads, or None."},
     {"unpack_delivered", unpack_delivered, METH_VARARGS,
      "(type, pack, count, offset): (row, head, body) of each, or None."},
+    {"frame", (PyCFunction)(void (*)(void))frame, METH_FASTCALL,
+     "(kind, payload, correlation, count): envelope and payload, or None."},
+    {"envelope", (PyCFunction)(void (*)(void))envelope, METH_FASTCALL,
+     "(type, kinds, parts, bytes_max, kinds): the envelope of a frame, or None."},
+    {"either", (PyCFunction)(void (*)(void))either, METH_FASTCALL,
+     "(first, other): a function that asks other for what first answers with None."},
     {"message_columns", message_columns, METH_VARARGS,
      "(runs, wanted, fields_of): rows, and the buffers of each wanted column, or None."},
     {"records_of", records_of, METH_VARARGS,
@@ -234,5 +375,6 @@ static struct PyModuleDef module = {
 
 PyMODINIT_FUNC PyInit__native(void) {
     prepare_checksums();
+    if (PyType_Ready(&either_type) < 0) return NULL;
     return PyModule_Create(&module);
 }

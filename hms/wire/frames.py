@@ -11,6 +11,7 @@ from itertools import starmap
 import msgspec
 
 from hms.errors.catalogue import FrameTooLarge, ProtocolError, VersionMismatch
+from hms.wire.packed_messages import quicker
 
 MAGIC = b"HM"
 VERSION = 1
@@ -35,7 +36,6 @@ RECEIVER = struct.Struct("<II")
 SETTLE_ITEM = struct.Struct("<B3xIII")
 """action, consumer, epoch, n; then n ranges of message ids, or none when the action is CREDIT or
 CREDIT_BYTES."""
-_FURTHER = struct.Struct("<I")
 RANGE = struct.Struct("<QQ")
 """first and last message id of a range, both included."""
 
@@ -120,11 +120,13 @@ CLIENT_KINDS = {code: kind for code, kind in KINDS.items() if kind < Kind.WELCOM
 _ACTIONS = {int(action): action for action in Action}
 
 
+@quicker("frame")
 def frame(kind: Kind, payload: bytes = b"", correlation: int = 0, count: int = 1) -> list[bytes]:
     """A whole frame, ready for send_multipart."""
     return [ENVELOPE.pack(MAGIC, VERSION, kind, correlation, count, len(payload)), payload]
 
 
+@quicker("envelope", Envelope, KINDS)
 def decode_envelope(
     parts: Sequence[bytes | memoryview],
     payload_bytes_max: int,
@@ -202,8 +204,11 @@ def delivery_head(receivers: Sequence[tuple[int, int]], count: int) -> bytes:
 
 def decode_delivery(payload: bytes | memoryview) -> tuple[list[tuple[int, int]], int, int]:
     """(receivers, count, where the rows begin) of a DELIVER."""
-    consumer, epoch, count = decode_deliver(payload)
-    (further,) = _FURTHER.unpack_from(payload, DELIVER_HEAD.size - _FURTHER.size)
+    if len(payload) < DELIVER_HEAD.size:
+        raise ProtocolError(detail=f"a DELIVER of {len(payload)} bytes")
+    consumer, epoch, count, further = DELIVER_HEAD.unpack_from(payload)
+    if not further:
+        return [(consumer, epoch)], count, DELIVER_HEAD.size
     rows_at = DELIVER_HEAD.size + further * RECEIVER.size
     if further > DELIVER_FURTHER_MAX or rows_at > len(payload):
         raise ProtocolError(detail=f"a DELIVER announces {further} receivers that are not there")

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -37,6 +37,26 @@ IS_NATIVE: Final = _native is not None
 """Whether the inner loops are compiled."""
 native: Final = _native
 """The compiled loops of other modules; None where nothing is compiled."""
+
+PLAIN: Final[dict[str, Callable[..., Any]]] = {}
+"""What was there before, by name; for proofs."""
+_Loop = TypeVar("_Loop", bound=Callable[..., Any])
+
+
+def quicker(name: str, *bound: Any) -> Callable[[_Loop], _Loop]:
+    """The compiled loop of that name, with what it gets first, before the same in Python: which it
+    asks, without a call of its own, only for what does not add up."""
+
+    def chosen(plain: _Loop) -> _Loop:
+        quick, either = getattr(_native, name, None), getattr(_native, "either", None)
+        if quick is None or either is None:  # or it was built before there were these
+            return plain
+        PLAIN[name] = plain
+        both: _Loop = either(partial(quick, *bound) if bound else quick, plain)
+        return both
+
+    return chosen
+
 
 message_columns: Final[Callable[..., tuple[Any, ...] | None] | None] = getattr(
     _native, "message_columns", None
@@ -178,12 +198,9 @@ def decode_head(data: bytes | memoryview) -> Head:
     return head
 
 
+@quicker("unpack_rows", Row)
 def unpack_rows(pack: bytes | memoryview, count: int, offset: int = 0) -> list[Row]:
     """The rows of a pack that begins at offset; MessageFormatError when they do not add up."""
-    if _native is not None:
-        found: list[Row] | None = _native.unpack_rows(Row, pack, count, offset)
-        if found is not None:
-            return found
     table_end = offset + count * ROW.size
     if count < 1 or table_end > len(pack):
         raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")
@@ -194,12 +211,9 @@ def unpack_rows(pack: bytes | memoryview, count: int, offset: int = 0) -> list[R
     return rows
 
 
+@quicker("slice_payloads")
 def slice_payloads(pack: bytes | memoryview, rows: Sequence[Row], offset: int = 0) -> list[bytes]:
     """Head and body of each message as one `bytes`, in the order of the rows."""
-    if _native is not None:
-        found: list[bytes] | None = _native.slice_payloads(pack, rows, offset)
-        if found is not None:
-            return found
     start = offset + len(rows) * ROW.size
     ends = list(accumulate([row.head_bytes + row.body_bytes for row in rows], initial=start))
     view = memoryview(pack)
@@ -236,15 +250,11 @@ def message_parts(messages: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]
     return rows + payloads
 
 
+@quicker("unpack_delivered", DeliveredRow)
 def unpack_delivered(
     pack: bytes | memoryview, count: int, offset: int = 0
 ) -> list[tuple[DeliveredRow, bytes, bytes]]:
     """(row, head, body) of each delivered message; raises MessageFormatError."""
-    if _native is not None:
-        found: list[tuple[DeliveredRow, bytes, bytes]] | None
-        found = _native.unpack_delivered(DeliveredRow, pack, count, offset)
-        if found is not None:
-            return found
     table_end = offset + count * DELIVERED_ROW.size
     if table_end > len(pack):
         raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")

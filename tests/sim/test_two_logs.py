@@ -36,26 +36,26 @@ def test_what_clients_of_two_strangers_are_told_is_true_or_in_doubt(capsys):
     assert doubts or runs < RUNS
 
 
+def _unbound(patch, which):
+    """What is asked of that kind may be repeated at any log."""
+    ask = Link.ask
+
+    def unbound(self, kind, payload, asked, count=1):
+        if isinstance(asked, which):
+            asked.is_bound = False
+        return ask(self, kind, payload, asked, count)
+
+    patch.setattr(Link, "ask", unbound)
+
+
 def send_repeated_at_a_stranger(patch):
     """What was not confirmed goes to whatever log answers."""
-    init = SendFrame.__init__
-
-    def unbound(self, *rest):
-        init(self, *rest)
-        self.is_bound = False
-
-    patch.setattr(SendFrame, "__init__", unbound)
+    _unbound(patch, SendFrame)
 
 
 def commit_decided_by_a_stranger(patch):
     """Another log is asked whether the commit took effect, and knows nothing of it."""
-    init = _Commit.__init__
-
-    def unbound(self, *rest):
-        init(self, *rest)
-        self.is_bound = False
-
-    patch.setattr(_Commit, "__init__", unbound)
+    _unbound(patch, _Commit)
 
 
 def anything_repeated_at_a_stranger(patch):

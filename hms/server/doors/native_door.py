@@ -87,7 +87,7 @@ class NativeDoor:
         count = len(effect.messages)
         is_shared = effect.kind == "topic" and count >= PACK_MESSAGES_MIN
         parts = (self._shared_parts if is_shared else delivered_parts)(effect, payloads_of)
-        return frame(Kind.DELIVER, b"".join([delivery_head(to, count), *parts]), count=count)
+        return frame(Kind.DELIVER, b"".join([delivery_head(to, count), *parts]), 0, count)
 
     def _shared_parts(self, effect: Deliver, payloads_of: PayloadsOf | None) -> list[bytes]:
         """What comes behind the head of a delivery; joined from the second time on."""

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import os
+import struct
 import subprocess
 import sys
 
@@ -10,9 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hms.errors.catalogue import MessageFormatError
+from hms.errors.tree import HmsError
 from hms.wire import packed_messages
-from hms.wire.packed_messages import DELIVERED_ROW, ROW, DeliveredRow, Row
+from hms.wire.frames import CLIENT_KINDS, ENVELOPE, Envelope, Kind, decode_envelope, frame
+from hms.wire.packed_messages import (
+    DELIVERED_ROW,
+    ROW,
+    DeliveredRow,
+    Row,
+    slice_payloads,
+    unpack_delivered,
+    unpack_rows,
+)
 
 needs_native = pytest.mark.skipif(
     not packed_messages.IS_NATIVE, reason="this package was built without a C compiler"
@@ -21,15 +31,13 @@ NUMBERS = st.integers(0, 2**32 - 1)
 SIZES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 80)), min_size=1, max_size=20)
 
 
-def both_ways(patch, call):
-    """What comes with the compiled loops and without them: values, or the error's words."""
-    compiled = importlib.import_module("hms.wire._native")
+def both_ways(loop, name, *arguments):
+    """What comes with the compiled loop and without it: values, or the error's words."""
     found = []
-    for module in (compiled, None):
-        patch.setattr(packed_messages, "_native", module)
+    for one in (loop, packed_messages.PLAIN[name]):
         try:
-            found.append(call())
-        except MessageFormatError as error:
+            found.append(one(*arguments))
+        except (HmsError, struct.error) as error:
             found.append(str(error))
     return found
 
@@ -56,17 +64,12 @@ def test_rows_and_payloads_are_the_same(sizes, others, offset, too_many):
     """One byte too many or too few is refused by both, with the same words."""
     total = len(sizes) * ROW.size + sum(map(sum, sizes)) + too_many
     pack = memoryview(b"?" * offset + row_pack(sizes, others)[: max(0, total)])
-    with pytest.MonkeyPatch.context() as patch:
-        rows, plain = both_ways(
-            patch, lambda: packed_messages.unpack_rows(pack, len(sizes), offset)
-        )
-        assert rows == plain
-        if isinstance(rows, list):
-            assert all(type(row) is Row for row in rows)
-            found, expected = both_ways(
-                patch, lambda: packed_messages.slice_payloads(pack, tuple(rows), offset)
-            )
-            assert found == expected
+    rows, plain = both_ways(unpack_rows, "unpack_rows", pack, len(sizes), offset)
+    assert rows == plain
+    if isinstance(rows, list):
+        assert all(type(row) is Row for row in rows)
+        found, expected = both_ways(slice_payloads, "slice_payloads", pack, tuple(rows), offset)
+        assert found == expected
 
 
 @needs_native
@@ -75,13 +78,43 @@ def test_delivered_messages_are_the_same(sizes, others, offset, too_many):
     """What a client takes apart."""
     total = len(sizes) * DELIVERED_ROW.size + sum(map(sum, sizes)) + too_many
     pack = b"?" * offset + delivered_pack(sizes, others)[: max(0, total)]
-    with pytest.MonkeyPatch.context() as patch:
-        found, plain = both_ways(
-            patch, lambda: packed_messages.unpack_delivered(pack, len(sizes), offset)
-        )
+    found, plain = both_ways(unpack_delivered, "unpack_delivered", pack, len(sizes), offset)
     assert found == plain
     if isinstance(found, list):
         assert all(type(row) is DeliveredRow for row, _, _ in found)
+
+
+ENVELOPES = st.builds(
+    ENVELOPE.pack,
+    st.sampled_from([b"HM", b"HN"]),
+    st.sampled_from([1, 1, 2]),
+    st.integers(0, 30),
+    NUMBERS,
+    NUMBERS,
+    st.integers(0, 5),
+)
+PARTS = st.lists(ENVELOPES | st.binary(max_size=20), max_size=3)
+
+
+@needs_native
+@given(PARTS | PARTS.map(tuple), st.integers(-1, 6), st.booleans())
+def test_envelopes_are_the_same(parts, bytes_max, is_client):
+    """Whatever is wrong with a frame is told with the same words."""
+    parts = [*parts[:1], *map(memoryview, parts[1:])]
+    kinds = (CLIENT_KINDS,) if is_client else ()
+    found, plain = both_ways(decode_envelope, "envelope", parts, bytes_max, *kinds)
+    assert found == plain
+    assert isinstance(found, str) or type(found) is Envelope
+
+
+@needs_native
+@given(st.sampled_from(Kind), st.binary(max_size=9), st.integers(-1, 2**33), st.integers(-1, 2**33))
+def test_frames_are_the_same(kind, payload, correlation, count):
+    """A number that is too large is refused, not cut off."""
+    found, plain = both_ways(frame, "frame", kind, payload, correlation, count)
+    assert found == plain
+    assert frame(kind, payload) == frame(kind, payload=payload, count=1)
+    assert frame(kind) == frame(kind, b"", 0, 1)
 
 
 @needs_native
