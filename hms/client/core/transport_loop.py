@@ -21,6 +21,7 @@ from hms.client.core.reconnection import Attempts
 from hms.client.core.transport import Transport, contexts
 from hms.errors.catalogue import (
     ConnectionLost,
+    LoginExpired,
     LoginRefused,
     NodeStopping,
     NotPrimary,
@@ -89,6 +90,8 @@ class TransportLoop:
         self._key_turn = self._failed_handshakes = 0
         self._refused: set[str] = set()
         self._was_up = False
+        self._ended: LoginExpired | None = None
+        """How the node ended the login, until there is another one."""
 
     # ---- lock held
 
@@ -173,7 +176,7 @@ class TransportLoop:
         return not took
 
     def _connected(self) -> None:
-        self._was_up = True
+        self._was_up, self._ended = True, None
         if self.lost_at != FOREVER:
             self.link.announce(EventKind.RECONNECTED)
         self.lost_at = self.greeting_until = FOREVER
@@ -183,6 +186,10 @@ class TransportLoop:
         now, link = monotonic(), self.link
         was_up, is_first = link.state is State.UP, self.lost_at == FOREVER
         error = reason if isinstance(reason, HmsError) else self._why(reason)
+        if isinstance(error, LoginExpired):
+            self._ended = error
+        elif isinstance(error, LoginRefused) and self._ended is not None:
+            error = self._ended  # the same proof once more is no news; that it holds no more is
         self.drop_transport(0)
         is_final = self._is_hopeless(error, was_up=was_up)
         link.lose(error, is_final=is_final)

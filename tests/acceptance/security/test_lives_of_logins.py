@@ -149,7 +149,7 @@ def test_who_is_logged_out_logs_in_again_with_its_password(node):
 
 
 def test_a_user_who_is_disabled_is_gone_for_good(node):
-    """Its connection ends, and does not come back."""
+    """Its connection ends, says so, and does not come back."""
     told = []
     change_security(node.security, lambda d: changes.alter_user(d, "none", password=cheap_hash()))
     wait_until(lambda: _is_let_in(node, "none"))
@@ -157,8 +157,10 @@ def test_a_user_who_is_disabled_is_gone_for_good(node):
         node.address, user="none", password=PASSWORD, exception_listener=told.append
     )
     change_security(node.security, lambda d: changes.alter_user(d, "none", enabled=False))
-    wait_until(lambda: any(isinstance(one, hms.LoginRefused) for one in told))
+    wait_until(lambda: len(told) > 1)
     connection.close()
+
+    assert {type(one) for one in told} == {hms.LoginExpired}
 
 
 def _is_let_in(node, user):
@@ -170,7 +172,8 @@ def _is_let_in(node, user):
 
 
 def test_a_login_ends_with_its_token(node):
-    """While it is connected, too."""
+    """While it is connected, too. Who works on hears that it has ended (§5.4), not that an attempt
+    to come back was refused."""
     made, told = [], []
     ends = datetime.now(UTC) + timedelta(seconds=3)
 
@@ -182,8 +185,12 @@ def test_a_login_ends_with_its_token(node):
     change_security(node.security, change)
     wait_until(lambda: _by_token(node, made[0]))
     connection = hms.connect(node.address, token=made[0], exception_listener=told.append)
-    wait_until(lambda: any(isinstance(one, hms.LoginRefused) for one in told))
+    wait_until(lambda: len(told) > 1)
+    with pytest.raises(hms.LoginExpired, match="login of user u has ended"):
+        connection.session()
     connection.close()
+
+    assert {type(one) for one in told} == {hms.LoginExpired}
 
     assert not _by_token(node, made[0])
 
