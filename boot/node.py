@@ -221,6 +221,7 @@ class NodeProcess:
             copy_damaged=self._damage,
             certificates=certificates,
             copies=self._taken.troubles,
+            addresses_locked=tuple if own is None else own.addresses_locked,
             **secured,
         )
 

@@ -20,7 +20,7 @@ from hms.server.connection_registry import ConnectionRegistry
 from hms.server.entrance import Change
 from hms.server.logins.auditing import Auditing
 from hms.server.logins.authorization import Authorization
-from hms.server.logins.callers import Caller
+from hms.server.logins.callers import Caller, network_text
 from hms.server.logins.identities import Identities
 from hms.server.logins.live_changes import LiveChanges
 from hms.server.logins.login_gate import LoginGate
@@ -145,6 +145,10 @@ class Securing:
     def differs(self) -> str:
         """Which other nodes hold another policy; "" none."""
         return "" if self._sharing is None else self._sharing.differs()
+
+    def addresses_locked(self) -> list[str]:
+        """Whose new connections are dropped."""
+        return [network_text(one) for one in self.gate.locked]
 
     def certificates(self) -> Iterator[Path]:
         """The files of certificates that the document names."""

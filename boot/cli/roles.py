@@ -141,7 +141,7 @@ def check(target: Target, user_name: str, action: str, resource: str) -> None:
 
 @click.group()
 def security() -> None:
-    """The security file of a node: check."""
+    """The security file of a node, and the addresses that it keeps out."""
 
 
 @security.command("check")
@@ -160,6 +160,28 @@ def check_file(target: Target) -> None:
     if not may_secure(document):
         said += "; nobody may change users and roles but by this file"
     target.say(f"{path} is good: version {document.version}, {said}", counts)
+
+
+@security.command()
+@target_options
+@table_options
+def locked(target: Target) -> None:
+    """Addresses whose wrong logins go on: new connections from there are dropped, until when."""
+    rows = target.administer("security.locked")
+    if not target.is_json:
+        for row in rows:
+            row["since"], row["until"] = row.pop("since_ms"), row.pop("until_ms")
+    show_table(target, rows, empty="no address is locked", times=("since", "until"))
+
+
+@security.command()
+@target_options
+@click.argument("locked_address", metavar="ADDRESS")
+def unlock(target: Target, locked_address: str) -> None:
+    """Let in who comes from ADDRESS again, as if nobody had failed there."""
+    target.administer("security.unlock", address=locked_address)
+    said = {"address": locked_address, "unlocked": True}
+    target.say(f"{locked_address}: unlocked; more wrong logins lock it again", said)
 
 
 def _roles(document: SecurityDocument) -> dict[str, Role]:

@@ -365,16 +365,23 @@ def _health(patient: Patient) -> Finding:
 
 
 @_check("hms.security")
-def _security(patient: Patient) -> Finding | None:
+def _security(patient: Patient) -> Finding:
     path = patient.node.security
     if path is None:
-        return None
+        said = "open: the node trusts every process that reaches its addresses"
+        return _found("hms.security", Verdict.OK, said, "", "")
     try:
         document = load_security(path)
     except HmsError as error:
         why = "the node does not boot with it"
         return _found("hms.security", Verdict.FAIL, str(error), why, "hms security check")
-    return _found("hms.security", Verdict.OK, counted(len(document.user), "user"), "", "")
+    said = counted(len(document.user), "user")
+    for alert in health_of(patient.node).alerts:
+        if alert["alert"] == "addresses_locked":
+            why = "clients from there that have never logged in are kept out, too"
+            cure = "hms security locked; hms security unlock ADDRESS"
+            return _found("hms.security", Verdict.WARN, f"{said}; {alert['text']}", why, cure)
+    return _found("hms.security", Verdict.OK, said, "", "")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ certificate_expiring of those that hms.conf and security.toml name
 audit_broken         its chain of hashes, as the boot found it
 copy_damaged         a replica's log has damaged bytes: hms switchover, then it is repaired
 policy_rejected      security.toml has a fault, or that of another node
+addresses_locked     wrong logins come on from there; new connections are dropped
 policy_differs       another node of the cluster holds another policy
 replica_unprotected  no copy of the log may be lost; replica_behind, replica_blocked, arbiter_down
 """
@@ -49,6 +50,7 @@ class Parts:
     copy_damaged: Callable[[], str] = _nothing
     policy_rejected: Callable[[], str] = _nothing
     policy_differs: Callable[[], str] = _nothing
+    addresses_locked: Callable[[], Sequence[str]] = tuple
     certificates: Callable[[], Iterable[Path]] = tuple
     copies: Callable[[], Mapping[str, str]] = dict
     """By the name of the alert."""
@@ -89,6 +91,8 @@ class PartsWatch:
         self._put("copy_damaged", parts.copy_damaged())
         self._put("policy_rejected", parts.policy_rejected())
         self._put("policy_differs", parts.policy_differs(), limits.policy_differs_s)
+        locked = _some(parts.addresses_locked())
+        self._put("addresses_locked", locked and f"locked after wrong logins: {locked}")
         for name, text in parts.copies().items():
             self._put(name, text, getattr(limits, f"{name}_s"))
         self._look_at_certificates()

@@ -856,6 +856,17 @@ class BanNotFound(TpNoEntry):
     cure_text: ClassVar[str] = "hms client bans lists those that hold."
 
 
+class AddressNotLocked(TpNoEntry):
+    """HMS-3018: the address {address} is not locked."""
+
+    number: ClassVar[int] = 3018
+    text: ClassVar[str] = "the address {address} is not locked"
+    cure_text: ClassVar[str] = (
+        "hms security locked lists those that are; a lock ends by itself 30 s after the last "
+        "attempt from there."
+    )
+
+
 class ListenerInterrupted(ServiceError):
     """HMS-3050: the listener of {destination} ended by {fault}; its session calls no listener any more."""
 
@@ -2387,6 +2398,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     3015: ConfirmedLost,
     3016: ClientNotFound,
     3017: BanNotFound,
+    3018: AddressNotLocked,
     3050: ListenerInterrupted,
     3040: InvalidSchedule,
     4001: DestinationNotFound,
@@ -2523,6 +2535,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
 __all__ = [
     "BY_NUMBER",
     "AcknowledgeLost",
+    "AddressNotLocked",
     "AddressUnusable",
     "ArbiterDamaged",
     "ArbiterDriverMissing",

@@ -209,7 +209,7 @@ class Broker:
             {**self._spool.handlers, **OutcomeRequests(engine, self.doorman).handlers}
         )
         self._requests.segments = SegmentOperations(engine, store)
-        self._requests.clients = ClientOperations(engine, self.doorman)
+        self._requests.clients = ClientOperations(engine, self.doorman, self._entrance)
 
     def begin(self, around: Surroundings) -> None:
         """The process around it is there: before anything is applied."""

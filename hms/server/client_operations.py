@@ -13,13 +13,14 @@ from hms.engine.session.session_objects import Connection, Consumer, Producer
 from hms.errors.catalogue import ClientNotFound, ClosedByOperator, InvalidArgument
 from hms.server.bans import Ban
 from hms.server.connection_registry import ConnectionRegistry
+from hms.server.entrance import Entrance
 from hms.wire import operations as ops
 
 __all__ = ["CLIENT_OPERATIONS", "CLOSING", "ClientOperations"]
 
 CLIENT_OPERATIONS = (
     *("client.list", "client.show", "client.close", "client.ban", "client.unban", "client.bans"),
-    *("consumer.list", "producer.list"),
+    *("consumer.list", "producer.list", "security.locked", "security.unlock"),
 )
 CLOSING = ("client.close", "client.ban")
 LISTED_AT_ONCE = 1000
@@ -30,9 +31,10 @@ SHOWN_MAX = 1000
 class ClientOperations:
     """Answers what operators ask of clients; under the engine's lock."""
 
-    def __init__(self, engine: Engine, registry: ConnectionRegistry) -> None:
+    def __init__(self, engine: Engine, registry: ConnectionRegistry, entrance: Entrance) -> None:
         self._engine = engine
         self._registry = registry
+        self._entrance = entrance
         self._closed_for: dict[int, int] = {}
         """How many clients a ban has closed so far, by the connection that orders it."""
 
@@ -45,7 +47,7 @@ class ClientOperations:
         if isinstance(asked, ops.ListOpened):
             return self._list_opened(asked, of_consumers=verb == "consumer.list")
         if not isinstance(asked, ops.NameClient | ops.CloseClient):
-            return self._bans(connection, asked, now_ms)
+            return self._kept_out(connection, verb, asked, now_ms)
         assert isinstance(asked, ops.NameClient | ops.CloseClient)
         found = self._found(asked.number)
         if verb == "client.show":
@@ -68,7 +70,12 @@ class ClientOperations:
         self._check(connection, asked.number)
         return self._registry.close_some(asked.number, now_ms, fx)
 
-    def _bans(self, connection: int, asked: ops.Operation, now_ms: int) -> Any:
+    def _kept_out(self, connection: int, verb: str, asked: ops.Operation, now_ms: int) -> Any:
+        if verb == "security.locked":
+            return self._entrance.locks(now_ms)
+        if isinstance(asked, ops.UnlockAddress):
+            self._entrance.unlock(asked.address, now_ms)
+            return None
         bans = self._registry.bans
         if isinstance(asked, ops.BanClient):
             self._ban(connection, asked, now_ms)

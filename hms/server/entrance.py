@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from hms.engine.effects import Effects
-from hms.errors.catalogue import NotSupported, ProtocolError
+from hms.errors.catalogue import AddressNotLocked, NotSupported, ProtocolError
 from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.permissions import Permit
@@ -53,6 +53,12 @@ class Entrance(Protocol):
 
     def shown(self, connection: int, asked: Order, value: Any) -> Any:
         """Of an operator's answer, what that connection may see."""
+
+    def locks(self, now_ms: int) -> list[dict[str, Any]]:
+        """Addresses that nobody connects from now."""
+
+    def unlock(self, address: str, now_ms: int) -> None:
+        """One of them less; AddressNotLocked."""
 
     def describe(self) -> dict[str, Any]:
         """For `hms status`."""
@@ -102,6 +108,14 @@ class OpenEntrance:
     def shown(self, _connection: int, _asked: Order, value: Any) -> Any:
         """All of it."""
         return value
+
+    def locks(self, _now_ms: int) -> list[dict[str, Any]]:
+        """Nobody can fail here."""
+        return []
+
+    def unlock(self, address: str, _now_ms: int) -> None:
+        """As before."""
+        raise AddressNotLocked(address=address)
 
     def describe(self) -> dict[str, Any]:
         """What such a node trusts."""

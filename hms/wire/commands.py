@@ -226,6 +226,8 @@ _OPERATIONS = (
     _operation("client.bans", ops.Nothing, _A.VIEW, "client", _R.READ),
     _operation("client.ban", ops.BanClient, _A.OPERATE, "client:*", _R.ONCE),
     _operation("client.unban", ops.UnbanClient, _A.OPERATE, "client:*", _R.ONCE),
+    _operation("security.locked", ops.Nothing, _A.VIEW, "client", _R.READ),
+    _operation("security.unlock", ops.UnlockAddress, _A.OPERATE, "client:*", _R.ONCE),
     _operation("consumer.list", ops.ListOpened, _A.VIEW, "client", _R.READ),
     _operation("producer.list", ops.ListOpened, _A.VIEW, "client", _R.READ),
     _operation("session.list", ops.Nothing, _A.VIEW, "client", _R.READ),

@@ -46,6 +46,7 @@ __all__ = [
     "ShowTopics",
     "SwitchOver",
     "UnbanClient",
+    "UnlockAddress",
     "ViewMessage",
     "decode_operation",
     "plain_arguments",
@@ -351,6 +352,12 @@ class UnbanClient(Operation, frozen=True):
 
     by: Name
     value: Text
+
+
+class UnlockAddress(Operation, frozen=True):
+    """address: as it was locked, or any of its network; 2001:db8::1 or 2001:db8:0:0::/64."""
+
+    address: Text
 
 
 class ViewMessage(Operation, frozen=True):

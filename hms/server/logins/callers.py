@@ -4,10 +4,17 @@ import ipaddress
 
 import msgspec
 
-__all__ = ["UNMAPPED_UID", "Caller", "caller_at"]
+from hms.errors.catalogue import InvalidArgument
+
+__all__ = ["UNMAPPED_UID", "Caller", "caller_at", "network_text", "source_of"]
 
 UNMAPPED_UID = 65_534
 """What a process of another user namespace shows when its user has no number here."""
+
+_BITS = {4: 32, 6: 64}
+"""How long the networks are that failures are counted for."""
+_WORDS = 4
+"""So many words of an IPv6 address are its network."""
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -49,6 +56,29 @@ def _network_of(address: str) -> str:
     if found.is_loopback:
         return "::1"
     return ":".join(f"{int(word, 16):x}" for word in found.exploded.split(":")[:4])
+
+
+def source_of(text: str) -> str:
+    """What failures from there are counted for, of an address or network that somebody typed;
+    InvalidArgument."""
+    try:
+        if "/" in text:
+            found = ipaddress.ip_network(text)
+            if found.prefixlen != _BITS[found.version]:
+                detail = f"{text}: IPv6 addresses are counted by their /64, others one by one"
+                raise InvalidArgument(what="address", detail=detail)
+            text = str(found.network_address)
+        address = str(ipaddress.ip_address(text))
+    except ValueError as fault:
+        raise InvalidArgument(what="address", detail=str(fault)) from fault
+    return _network_of(address) if ":" in address else address
+
+
+def network_text(source: str) -> str:
+    """What failures are counted for, as it is written elsewhere: 2001:db8:0:1::/64."""
+    if source.count(":") != _WORDS - 1:
+        return source
+    return str(ipaddress.ip_network(f"{source}::/64"))
 
 
 def caller_at(listener: str, peer_address: str, key: str) -> Caller:

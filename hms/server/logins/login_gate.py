@@ -16,6 +16,7 @@ import msgspec
 
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.errors.catalogue import (
+    AddressNotLocked,
     LoginBusy,
     LoginRefused,
     LoginRequired,
@@ -30,7 +31,7 @@ from hms.server.entrance import Change
 from hms.server.logins.auditing import Auditing
 from hms.server.logins.authenticators import Identity, LoginAttempt
 from hms.server.logins.authorization import Authorization, producer_needs
-from hms.server.logins.callers import Caller
+from hms.server.logins.callers import Caller, network_text, source_of
 from hms.server.logins.identities import NODE_USER, Identities, Login
 from hms.server.logins.login_limits import LoginLimits
 from hms.server.logins.login_workers import LoginWorkers
@@ -272,6 +273,24 @@ class LoginGate:
         """Find which addresses are locked now."""
         self.locked = self._limits.locked(now_ms)
         self.has_locks = bool(self.locked)
+
+    def locks(self, now_ms: int) -> list[dict[str, Any]]:
+        """For `hms security locked`."""
+        return [
+            {
+                "address": network_text(source),
+                "since_ms": lock.since_ms,
+                "until_ms": lock.until_ms,
+                "attempts": lock.attempts,
+            }
+            for source, lock in self._limits.locks(now_ms).items()
+        ]
+
+    def unlock(self, address: str, now_ms: int) -> None:
+        """Let in who comes from there again, within a second."""
+        if not self._limits.release(source_of(address), now_ms):
+            raise AddressNotLocked(address=address)
+        self.look_at_locks(now_ms)
 
     def is_warning_due(self, now_ms: int) -> bool:
         """Whether somebody is to be told; from any thread."""

@@ -14,7 +14,7 @@ import msgspec
 
 from hms.server.listening_filter import ADDRESSES_MAX
 
-__all__ = ["LoginLimits"]
+__all__ = ["Lock", "LoginLimits"]
 
 KEYS_MAX = 100_000
 TRUSTED_MS = 30 * 86_400_000
@@ -30,6 +30,14 @@ class _Bucket(msgspec.Struct):
     at_ms: int
 
 
+class Lock(msgspec.Struct):
+    """Of an address. attempts: those that reached the node since its failures were used up."""
+
+    since_ms: int
+    until_ms: int
+    attempts: int = 0
+
+
 class LoginLimits:
     """Failures a minute that each may have; who has none left is refused without being
     looked at."""
@@ -40,7 +48,7 @@ class LoginLimits:
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         self._trusted: OrderedDict[str, int] = OrderedDict()
         self._known: OrderedDict[str, int] = OrderedDict()
-        self._locked: OrderedDict[str, int] = OrderedDict()
+        self._locked: OrderedDict[str, Lock] = OrderedDict()
 
     def take(self, user: str, source: str, now_ms: int) -> bool:
         """Whether an attempt is looked at. It counts as failed until it has succeeded, so that many
@@ -63,9 +71,24 @@ class LoginLimits:
 
     def locked(self, now_ms: int) -> tuple[str, ...]:
         """Addresses whose new connections are to be dropped: the latest ADDRESSES_MAX."""
-        while self._locked and next(iter(self._locked.values())) <= now_ms:
+        while self._locked and next(iter(self._locked.values())).until_ms <= now_ms:
             self._locked.popitem(last=False)
         return tuple(self._locked)
+
+    def locks(self, now_ms: int) -> dict[str, Lock]:
+        """The same, with since when and until when."""
+        self.locked(now_ms)
+        return dict(self._locked)
+
+    def release(self, source: str, now_ms: int) -> bool:
+        """As if nobody had failed from there; False when it is not locked. A flood that goes on is
+        locked again."""
+        if source not in self.locked(now_ms):
+            return False
+        del self._locked[source]
+        for kind in ("address", "knock"):
+            self._buckets.pop((kind, source), None)
+        return True
 
     def _knock(self, source: str, now_ms: int) -> None:
         """Attempts are counted for the lock although another limit refused them: a flood at one
@@ -77,7 +100,10 @@ class LoginLimits:
         known_ms = self._known.get(source)
         if source in NEVER_LOCKED or (known_ms is not None and now_ms - known_ms < TRUSTED_MS):
             return
-        self._locked[source] = now_ms + LOCKED_MS
+        found = self._locked.setdefault(source, Lock(now_ms, 0))
+        if found.until_ms and found.until_ms <= now_ms:  # it has ended, and nobody has looked since
+            found.since_ms, found.attempts = now_ms, 0
+        found.until_ms, found.attempts = now_ms + LOCKED_MS, found.attempts + 1
         self._locked.move_to_end(source)
         while len(self._locked) > ADDRESSES_MAX:
             self._locked.popitem(last=False)

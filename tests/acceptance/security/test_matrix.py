@@ -84,6 +84,8 @@ NEEDS = {
     "client.list": ["view client:x"],
     "client.bans": ["view client:x"],
     **{f"client.{verb}": ["operate client:*"] for verb in ("ban", "unban")},
+    "security.locked": ["view client:x"],
+    "security.unlock": ["operate client:*"],
     **{f"{kind}.list": ["view client:x"] for kind in ("consumer", "producer")},
     "metrics.show": ["view node:NODE1"],
     "alert.list": ["view node:NODE1"],
@@ -144,6 +146,7 @@ ARGUMENTS = {
     "log.level": {"level": "INFO"},
     **{f"client.{verb}": {"by": "user", "value": "u"} for verb in ("ban", "unban")},
     "client.close": {"number": 1},
+    "security.unlock": {"address": "10.0.0.1"},
 }
 EVERYTHING = [
     f"{action} {kind}:{'#' if kind == 'topic' else '*'}"

@@ -5,11 +5,12 @@ import socket
 import pytest
 import zmq
 
+import hms
 from hms.server.accepted_sockets import Arrivals, Callers
 from hms.server.address_faults import rebind
 from hms.server.listening_filter import ADDRESSES_MAX, attach, program
-from hms.server.logins.callers import Caller
-from hms.server.logins.login_limits import LOCKED_MS, NEVER_LOCKED, LoginLimits
+from hms.server.logins.callers import Caller, network_text, source_of
+from hms.server.logins.login_limits import LOCKED_MS, NEVER_LOCKED, Lock, LoginLimits
 from tests.support.waiting import wait_until
 
 LOCKED, FREE = "127.0.1.5", "127.0.1.6"
@@ -170,6 +171,50 @@ def test_the_latest_locks_hold_when_there_are_too_many():
     for source in sources:
         failures(limits, source, 2)
     assert limits.locked(0) == tuple(sources[5:])
+
+
+def test_a_lock_that_is_released_is_none_and_its_failures_are_forgotten():
+    """A flood that goes on is locked again, after as many failures as before."""
+    limits = LoginLimits(3, 20, 200)
+    failures(limits, "10.0.0.1", 5, now_ms=1000)
+    assert limits.locks(1000) == {"10.0.0.1": Lock(1000, 1000 + LOCKED_MS, 2)}
+
+    assert limits.release("10.0.0.1", 1000)
+
+    assert not limits.release("10.0.0.1", 1000)
+    assert limits.locks(1000) == {}
+    failures(limits, "10.0.0.1", 3, now_ms=1000)
+    assert limits.locked(1000) == ()
+    failures(limits, "10.0.0.1", 1, now_ms=1000)
+    assert limits.locked(1000) == ("10.0.0.1",)
+    failures(limits, "10.0.0.1", 4, now_ms=1000 + LOCKED_MS)
+    assert limits.locks(1000 + LOCKED_MS)["10.0.0.1"].since_ms == 1000 + LOCKED_MS
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "shown"),
+    [
+        ("10.0.0.1", "10.0.0.1", "10.0.0.1"),
+        ("10.0.0.1/32", "10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1", "10.0.0.1"),
+        ("2001:db8::7", "2001:db8:0:0", "2001:db8::/64"),
+        ("2001:db8::/64", "2001:db8:0:0", "2001:db8::/64"),
+        ("::1", "::1", "::1"),
+    ],
+)
+def test_an_address_is_typed_as_it_is_shown_or_as_it_comes(text, source, shown):
+    """Operators copy either."""
+    assert source_of(text) == source
+    assert network_text(source) == shown
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10.0.0", "10.0.0.0/8", "2001:db8::/32", "a.example", "uid 0"]
+)
+def test_what_is_no_address_is_refused(text):
+    """A network would be released in part."""
+    with pytest.raises(hms.InvalidArgument):
+        source_of(text)
 
 
 @pytest.mark.parametrize(
