@@ -156,6 +156,7 @@ def gateway_limits(node: Node, descriptors: int = 1 << 20) -> GatewayLimits:
         heartbeat_s=node.heartbeat_s,
         pending_bytes_per_peer=PENDING_BYTES_PER_PEER + node.max_message_bytes,
         ipc_mode=int(node.ipc_mode, 8),
+        peers_per_address_max=node.max_connections_per_address,
     )
 
 

@@ -230,6 +230,8 @@ class Node(Named, frozen=True, kw_only=True):
     """The most frames of one producer that wait for their confirmation."""
     max_connections: Annotated[int, Meta(ge=1, le=100_000)] = 10_000
     """The most connections of clients; fewer where the system allows fewer descriptors."""
+    max_connections_per_address: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    """The most of them from one other machine, of IPv6 from one /64; 0 sets no limit."""
     max_consumers: Annotated[int, Meta(ge=1, le=1 << 20), key(engine="consumers_max")] = 1 << 16
     """The most consumers open at once on the node."""
     max_schedules: Annotated[int, Meta(ge=0, le=1_000_000), key(engine="schedules_max")] = 100_000

@@ -508,6 +508,19 @@ class TooManyConnections(TpLimit):
     )
 
 
+class AddressLimit(TpLimit):
+    """HMS-1046: {address} has {count} connections to the node, the limit of one address is {limit}."""
+
+    number: ClassVar[int] = 1046
+    text: ClassVar[str] = (
+        "{address} has {count} connections to the node, the limit of one address is {limit}"
+    )
+    cure_text: ClassVar[str] = (
+        "Close connections that are not used, share one between threads, or raise "
+        "max_connections_per_address in hms.conf."
+    )
+
+
 class PropertyTypeError(TpInputType):
     """HMS-2001: property {name}: {detail}."""
 
@@ -2365,6 +2378,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1044: ClosedByOperator,
     1045: ClientBanned,
     1043: TooManyConnections,
+    1046: AddressLimit,
     2001: PropertyTypeError,
     2002: PropertyRangeError,
     2003: ReservedProperty,
@@ -2535,6 +2549,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
 __all__ = [
     "BY_NUMBER",
     "AcknowledgeLost",
+    "AddressLimit",
     "AddressNotLocked",
     "AddressUnusable",
     "ArbiterDamaged",

@@ -67,6 +67,8 @@ class GatewayLimits:
     pending_bytes_per_peer: int
     frames_per_turn: int = 512
     ipc_mode: int = 0o600
+    peers_per_address_max: int = 0
+    """Of other machines; 0 sets no limit."""
 
     @property
     def ping_s(self) -> float:

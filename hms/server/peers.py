@@ -13,10 +13,11 @@ from typing import NewType
 
 import zmq
 
-from hms.errors.catalogue import TooManyConnections
+from hms.errors.catalogue import AddressLimit, TooManyConnections
 from hms.server.accepted_sockets import BYTES_BEFORE_LOGIN, NEVER, Arrivals, Caller
 from hms.server.listening_sockets import FrameParts, GatewayLimits, Listener, expect_unreachable
 from hms.server.logins.callers import Caller as Who
+from hms.server.logins.callers import network_text
 from hms.wire.frames import Envelope, Kind, frame
 
 __all__ = ["FOREVER", "LOOK_S", "OnLost", "Peer", "PeerKey", "PeerTable"]
@@ -53,7 +54,7 @@ class Peer:
 
     received holds this turn's frames, received_bytes their size in the ledger, pending those that
     there is no room for. unread_max: how many bytes libzmq and the network may hold for it. who:
-    what its transport proves of it.
+    what its transport proves of it. remote: the address that it counts for, "" none.
     """
 
     key: PeerKey
@@ -70,6 +71,7 @@ class Peer:
     pending_bytes: int = 0
     unread_max: int = 1 << 62
     who: Who | None = None
+    remote: str = ""
     _sent_bytes: int = 0
     _read_bytes: int = 0
     _uncounted_bytes: int = 0
@@ -142,6 +144,7 @@ class PeerTable:
         self.find: Callable[[PeerKey], Peer | None] = self._by_key.get
         """The peer of that key, None when it is known no more."""
         self._by_pipe: dict[Listener, dict[bytes, Peer]] = {}
+        self._from_address: dict[str, int] = {}
         self.congested: dict[PeerKey, Peer] = {}
         """Those for whom frames wait that there was no room for."""
         self._retry_s = RETRY_S_MIN
@@ -172,14 +175,24 @@ class PeerTable:
         return self._by_pipe.setdefault(listener, {})
 
     def add(self, listener: Listener, routing_id: bytes, now: float) -> Peer:
-        """Remember a new peer; TooManyConnections when there are peers_max."""
-        if len(self._by_key) >= self._limits.peers_max:
-            raise TooManyConnections(count=len(self._by_key), limit=self._limits.peers_max)
+        """Remember a new peer; TooManyConnections when there are peers_max, AddressLimit when there
+        are as many from its address as there may be."""
+        limits = self._limits
+        if len(self._by_key) >= limits.peers_max:
+            raise TooManyConnections(count=len(self._by_key), limit=limits.peers_max)
+        who = listener.who()
+        remote = who.remote if limits.peers_per_address_max else ""
+        count = self._from_address.get(remote, 0)
+        if remote and count >= limits.peers_per_address_max:
+            address = network_text(remote)
+            raise AddressLimit(address=address, count=count, limit=limits.peers_per_address_max)
         caller = self._caller_of(listener, routing_id)
         if caller.greeted_at is None:
             caller.greeted_at = now
         peer = Peer(PeerKey(next(self._keys)), routing_id, listener, caller, now, now, now)
-        peer.who = listener.who()
+        peer.who, peer.remote = who, remote
+        if remote:
+            self._from_address[remote] = count + 1
         peer.unread_max = self._limits.unread_bytes_per_peer
         caller.peer = peer.key
         self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
@@ -205,6 +218,10 @@ class PeerTable:
         """Know a peer no more; False when it was not known."""
         if self._by_key.pop(peer.key, None) is None:
             return False
+        if peer.remote:
+            self._from_address[peer.remote] -= 1
+            if not self._from_address[peer.remote]:
+                del self._from_address[peer.remote]
         peer.caller.left()
         del self._by_pipe[peer.listener][peer.routing_id]
         self.congested.pop(peer.key, None)

@@ -11,6 +11,7 @@ import zmq
 from gateway_rig import WAIT_S, Clock, client, client_of, receive, receive_error, rig, running
 
 from hms.errors.catalogue import (
+    AddressLimit,
     ProtocolError,
     TooManyConnections,
     TooManyRequests,
@@ -18,6 +19,7 @@ from hms.errors.catalogue import (
 )
 from hms.server import accepted_sockets
 from hms.server.accepted_sockets import Arrivals, Caller, Callers, descriptor_of
+from hms.server.logins.callers import Caller as Who
 from hms.server.peers import SUSPICIONS_MIN
 from hms.wire.frames import ENVELOPE, Kind, frame
 from tests.support import zmtp
@@ -89,6 +91,36 @@ def test_one_peer_more_than_the_limit_is_refused_and_may_come_later():
             rig.gateway.forget(first)
             rig.turn()
             rig.login(two)
+
+
+def test_one_address_has_no_more_connections_than_it_may(monkeypatch):
+    """Others go on, whether by address or local, and a place that was given up is free again."""
+    every = Who.remote.fget
+    ours = {"127.0.1.5", "127.0.1.6"}  # as if they were other machines
+    monkeypatch.setattr(
+        Who, "remote", property(lambda who: who.address if who.address in ours else every(who))
+    )
+    with running(peers_per_address_max=2) as rig, ExitStack() as stack:
+
+        def comes(source=""):
+            endpoint = rig.endpoints[0]
+            if source:
+                endpoint = endpoint.replace("tcp://", f"tcp://{source}:0;")
+            return stack.enter_context(client_of(endpoint))
+
+        first = rig.login(comes("127.0.1.5"))
+        rig.login(comes("127.0.1.5"))
+        third = comes("127.0.1.5")
+        third.send_multipart(frame(Kind.HELLO, b"", 9))
+        told = receive_error(third)
+        assert isinstance(told, AddressLimit)
+        assert told.fields == {"address": "127.0.1.5", "count": 2, "limit": 2}
+        rig.login(comes("127.0.1.6"))
+        for _ in range(3):
+            rig.login(comes())
+        rig.gateway.forget(first)
+        rig.turn()
+        rig.login(comes("127.0.1.5"))
 
 
 def test_a_peer_that_breaks_its_window_is_lost(rig, client):

@@ -11,6 +11,8 @@ __all__ = ["UNMAPPED_UID", "Caller", "caller_at", "network_text", "source_of"]
 UNMAPPED_UID = 65_534
 """What a process of another user namespace shows when its user has no number here."""
 
+UNKNOWN = "unknown"
+"""In place of an address that libzmq does not tell."""
 _BITS = {4: 32, 6: 64}
 """How long the networks are that failures are counted for."""
 _WORDS = 4
@@ -38,6 +40,13 @@ class Caller(msgspec.Struct, frozen=True):
         if not self.address:
             return f"uid {self.uid}"
         return _network_of(self.address) if ":" in self.address else self.address
+
+    @property
+    def remote(self) -> str:
+        """The source, when it is another machine; "" for this one."""
+        source = self.source
+        is_here = not self.address or source.startswith("127.") or source in ("::1", UNKNOWN)
+        return "" if is_here else source
 
     def __str__(self) -> str:
         where = self.address or f"uid {self.uid}"
@@ -90,4 +99,4 @@ def caller_at(listener: str, peer_address: str, key: str) -> Caller:
             return Caller(listener, "", int(words[1]), int(words[2]), key)
         except (IndexError, ValueError):
             return Caller(listener, "", UNMAPPED_UID, UNMAPPED_UID, key)
-    return Caller(listener, peer_address or "unknown", key=key)
+    return Caller(listener, peer_address or UNKNOWN, key=key)

@@ -165,6 +165,58 @@ def test_a_machine_elsewhere_works_with_what_was_exported_and_with_nothing_else(
     ]  # fmt: skip
 
 
+CROWD = """
+import json, sys, hms
+
+keys = json.loads(sys.argv[2])
+found, held = [], []
+for _ in range(4):
+    try:
+        held.append(hms.connect(sys.argv[1], reconnect=False, **keys))
+        found.append("in")
+    except hms.HmsError as error:
+        found.append(str(error))
+held[0].close()
+for _ in range(600):
+    try:
+        held.append(hms.connect(sys.argv[1], reconnect=False, **keys))
+        found.append("in again")
+        break
+    except hms.AddressLimit:
+        pass
+print(json.dumps(found))
+"""
+
+
+def test_a_machine_has_as_many_connections_as_one_address_may(run):
+    """One more is refused and told why, while another machine, and this one, go on."""
+    with closing(make_lab(3)) as lab:
+        run("config", "init")
+        address = f"tcp://{lab.address(1)}:7700"
+        said = run("config", "secure", "--user", "root", "--listen", address, is_json=True)
+        conf = Path("hms.conf")
+        text = set_node_keys(conf.read_text(), "NODE1", {"max_connections_per_address": 2})
+        conf.write_text(text)
+        keys = {"server_keys": [said["server_key"]], "key_file": said["key_file"]}
+        boot = [sys.executable, "-m", "hms.boot", "boot", "--timeout", "60"]
+        subprocess.run([*lab.prefix(1), *boot], check=True, capture_output=True, timeout=90)
+        try:
+            for machine in (2, 3):
+                client = [sys.executable, "-c", CROWD, address, json.dumps(keys)]
+                done = subprocess.run(
+                    [*lab.prefix(machine), *client], check=True, capture_output=True, timeout=90
+                )
+                one, two, three, four, again = json.loads(done.stdout)
+                assert (one, two, again) == ("in", "in", "in again")
+                told = f"{lab.address(machine)} has 2 connections to the node"
+                assert told in three
+                assert told in four
+            with hms.connect(said["listen"][0]), hms.connect(said["listen"][0]):
+                assert "secured" in run("status")
+        finally:
+            run("down")
+
+
 def test_a_real_boot_refuses_each_damaged_file_and_names_it(run, secured, tmp_path):
     """Three of the thirty, a security file, a key file and a configuration, by hms boot itself: no
     node is left behind, and the store is not begun."""

@@ -9,7 +9,7 @@ import hms
 from hms.server.accepted_sockets import Arrivals, Callers
 from hms.server.address_faults import rebind
 from hms.server.listening_filter import ADDRESSES_MAX, attach, program
-from hms.server.logins.callers import Caller, network_text, source_of
+from hms.server.logins.callers import Caller, caller_at, network_text, source_of
 from hms.server.logins.login_limits import LOCKED_MS, NEVER_LOCKED, Lock, LoginLimits
 from tests.support.waiting import wait_until
 
@@ -231,3 +231,22 @@ def test_what_is_no_address_is_refused(text):
 def test_failures_of_ipv6_are_counted_by_network(address, source):
     """However its zeros are written."""
     assert Caller("t", address).source == source
+
+
+@pytest.mark.parametrize(
+    ("caller", "remote"),
+    [
+        (Caller("t", "10.0.0.1"), "10.0.0.1"),
+        (Caller("t", "::ffff:10.0.0.1"), "10.0.0.1"),
+        (Caller("t", "2001:db8::5"), "2001:db8:0:0"),
+        (Caller("t", "127.0.0.1"), ""),
+        (Caller("t", "127.9.9.9"), ""),
+        (Caller("t", "::ffff:127.0.0.1"), ""),
+        (Caller("t", "::1"), ""),
+        (Caller("ipc:///s", "", 1000, 1000), ""),
+        (caller_at("t", "", ""), ""),
+    ],
+)
+def test_this_machine_is_no_other_one(caller, remote):
+    """Its connections are counted for no address."""
+    assert caller.remote == remote
