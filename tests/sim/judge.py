@@ -37,6 +37,7 @@ from hms.wire.structures import (
 from tests.sim.durable import Durable
 from tests.sim.node import Node
 from tests.sim.ordering import overlaps
+from tests.sim.users import over_limit
 from tests.support.spreads import all_arrived
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ class Invariants:
         if state.sessions_open != len(sessions):
             yield f"sessions_open is {state.sessions_open}, there are {len(sessions)}"
         yield from wrong_totals(state)
+        yield from over_limit(state)
         for key, place in places.items():
             if is_thorough or self._is_changed(key, place):
                 yield from _place(place, held.get(key, []))

@@ -30,6 +30,7 @@ class Lives:
     boots: int
     crashes: int
     is_ending: bool
+    user_bytes: int
     tell: Callable[[str], None]
     _log: Log
 
@@ -42,7 +43,13 @@ class Lives:
         try:
             windows = self.is_watched  # the planted faults' likely seeds were found without them
             self.node = Node(
-                self.disk, self.rng, clock, self._log, self._judged, has_windows=windows
+                self.disk,
+                self.rng,
+                clock,
+                self._log,
+                self._judged,
+                has_windows=windows,
+                user_bytes=self.user_bytes,
             )
         except (StoreUnavailable, StoreFailed) as fault:
             self.tell(f"boot refused: {fault}")

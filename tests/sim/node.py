@@ -27,6 +27,7 @@ from hms.wire.frames import Kind, decode_envelope
 from tests.sim.disk import SimDisk
 from tests.sim.network import Pipe
 from tests.sim.setting import LIMITS, NO_WINDOWS, NODE_UID, SETTINGS, STORE, Alone, Progress
+from tests.sim.users import users
 from tpmon.scheduling.monitor import Monitor
 
 SEAL_SHARE = 0.003
@@ -55,7 +56,9 @@ class Node:
         has_windows: bool = True,
         uid: int = NODE_UID,
         transaction_idle_ms: int = 0,
+        user_bytes: int = 0,
     ) -> None:
+        """user_bytes: what a user may have in flight; 0: there are no users."""
         self._disk, self._rng, self._judge = disk, rng, judge
         self.pipes: dict[int, Pipe] = {}
         self.asked: dict[tuple[Hashable, int], tuple[Kind, bytes]] = {}
@@ -81,7 +84,10 @@ class Node:
         limits = LIMITS if has_windows else NO_WINDOWS
         limits = structs.replace(limits, transaction_idle_s=transaction_idle_ms / 1000)
         identity = Identity("sim", uid, limits, "sim")
-        self.broker = Broker(self.engine, self.journal, Monitor(), identity, clock_ms)
+        entrance = users(self.engine, user_bytes) if user_bytes else None
+        self.broker = Broker(
+            self.engine, self.journal, Monitor(), identity, clock_ms, entrance=entrance
+        )
         self.broker._lock = Alone()
         self.broker._progress = Progress(lambda: None if self.is_leading else self.work_storage)
         self.broker.begin(Surroundings(self, self))

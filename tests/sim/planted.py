@@ -19,7 +19,9 @@ from hms.engine.effects import Deliver
 from hms.engine.log.recovery import Recovery
 from hms.engine.queue import settlement
 from hms.engine.queue.pending_list import PendingList
+from hms.engine.session import opening
 from hms.engine.session.deduplication import DeduplicationState, ProducerMemory
+from hms.engine.state import Outgoing
 from hms.engine.xa import completion
 from hms.engine.xa.branch_records import RecoveredBranches
 from hms.records import Cause, Ended, Record, RecordType, decode_group, ended, group
@@ -197,6 +199,44 @@ def returned_to_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingList, "put_back", behind)
 
 
+def flight_bytes_not_given_back(patch: pytest.MonkeyPatch) -> None:
+    """What a lost consumer had counts for its user for ever."""
+    give_back_all = settlement.give_back_all
+
+    def greedy(state: Any, consumer: Any, *rest: Any, **more: Any) -> None:
+        limit = consumer.session.connection.in_flight
+        before = 0 if limit is None else limit.size_bytes
+        give_back_all(state, consumer, *rest, **more)
+        if limit is not None:
+            limit.size_bytes = before
+
+    for module in (opening, committing):
+        patch.setattr(module, "give_back_all", greedy)
+
+
+def flight_bytes_of_each_consumer(patch: pytest.MonkeyPatch) -> None:
+    """Each consumer of a user may have as much as all of them together."""
+
+    def alone(_state: Any, _place: Any, consumer: Any) -> int:
+        limit = consumer.session.connection.in_flight
+        room: int = consumer.room_bytes
+        return room if limit is None else min(room, limit.bytes_max - consumer.out_bytes)
+
+    patch.setattr(dispatching, "_room_bytes", alone)
+
+
+def held_places_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Where the limit of a user was in the way nobody looks again when there is room."""
+    patch.setattr(dispatching, "_room_bytes", _room_without_note)
+    patch.setattr(Outgoing, "may_go_on", lambda self: bool(self.rest))
+
+
+def _room_without_note(_state: Any, _place: Any, consumer: Any) -> int:
+    limit = consumer.session.connection.in_flight
+    room: int = consumer.room_bytes
+    return room if limit is None else min(room, limit.room_bytes)
+
+
 def _faults(*names: str) -> tuple[str, ...]:
     return tuple(f"{name}:" for name in names)
 
@@ -223,3 +263,9 @@ PLANTS: dict[Plant, tuple[str, ...]] = {
     older_epoch_accepted: _faults("unflagged", "reordered"),
 }
 """What is planted, and the counts of which at least one must show it."""
+USER_PLANTS: dict[Plant, tuple[str, ...]] = {
+    flight_bytes_not_given_back: ("invariant: a user has",),
+    flight_bytes_of_each_consumer: ("invariant: a user has",),
+    held_places_forgotten: ("failed: StuckError",),
+}
+"""The same where users have a limit of bytes in flight."""

@@ -2,7 +2,13 @@
 
 import pytest
 
-from tests.sim.planted import PLANTS, confirmation_before_sync, no_sync, sync_retried
+from tests.sim.planted import (
+    PLANTS,
+    USER_PLANTS,
+    confirmation_before_sync,
+    no_sync,
+    sync_retried,
+)
 from tests.sim.world import World
 
 RUNS_MAX = 400
@@ -22,10 +28,10 @@ LIKELY = {
 since a change of the node makes another world of each."""
 
 
-def _runs_until(wanted, *, is_judged, likely=()):
+def _runs_until(wanted, *, is_judged, likely=(), is_watched=False, **more):
     """How many runs it took until a fault of the wanted kind came up; None: none did."""
     for runs, seed in enumerate([*likely, *range(7_000, 7_000 + RUNS_MAX)], 1):
-        faults = World(seed, is_judged=is_judged, is_watched=False).run()
+        faults = World(seed, is_judged=is_judged, is_watched=is_watched, **more).run()
         if any(fault.startswith(wanted) for fault in faults):
             return runs
     return None
@@ -42,6 +48,19 @@ def test_a_planted_fault_is_caught_by_the_books(plant, monkeypatch, record_prope
 
     record_property("runs", runs)
     print(plant.__name__, runs)
+    assert runs is not None
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", USER_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_of_a_user_s_limit_is_caught(plant, monkeypatch, record_property):
+    """Bytes in flight: what is kept of a user is what its consumers have, and no more than it may;
+    and whoever was held back goes on when there is room."""
+    plant(monkeypatch)
+
+    runs = _runs_until(USER_PLANTS[plant], is_judged=False, is_watched=True, user_bytes=300)
+
+    record_property("runs", runs)
     assert runs is not None
 
 

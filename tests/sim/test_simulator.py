@@ -1,6 +1,7 @@
 """The whole node and its clients under simulated crashes, cuts and torn writes, from seeds.
 
 HMS_SIM_SEED=7 pytest tests/sim -k crashes      one run, or HMS_SIM_RUNS of them from 7 on
+HMS_SIM_RUNS=10000 pytest tests/sim -k users --timeout 60000      users with bytes in flight
 HMS_SIM_SECONDS=3600 pytest tests/sim -k crashes --timeout 4000      a long run, random seeds
 """
 
@@ -22,7 +23,7 @@ RUNS = tries(36)
 SEEDS = Path(__file__).with_name("seeds.txt")
 
 
-def _wanted_seeds():
+def _wanted_seeds(runs=RUNS):
     """The seeds to run: as the environment says, else always the same ones."""
     seconds, first = os.environ.get("HMS_SIM_SECONDS"), os.environ.get("HMS_SIM_SEED")
     if seconds is not None:
@@ -32,15 +33,15 @@ def _wanted_seeds():
             if time.monotonic() > until:
                 return
             yield seed
-    runs = int(os.environ.get("HMS_SIM_RUNS", "1" if first else str(RUNS)))
+    runs = int(os.environ.get("HMS_SIM_RUNS", "1" if first else str(runs)))
     yield from islice(count(int(first or 100_000)), runs)
 
 
-def _must_be_clean(world):
+def _must_be_clean(world, of="crashes"):
     faults = world.run()
     if faults:
         told = "\n".join([*list(world.story)[-30:], *faults])
-        repeat = f"HMS_SIM_SEED={world.seed} python -m pytest tests/sim -k crashes"
+        repeat = f"HMS_SIM_SEED={world.seed} python -m pytest tests/sim -k {of}"
         pytest.fail(f"{told}\n\nrepeat: {repeat}", pytrace=False)
 
 
@@ -59,6 +60,13 @@ def test_nothing_is_lost_doubled_or_torn_by_crashes(capsys, monkeypatch):
         rate = crashes / seconds * 60
         print(f"\nsimulator: {runs} seeds, {crashes} crashes, {rate:.0f} crashes a minute")
     assert crashes > runs
+
+
+def test_users_have_no_more_in_flight_than_they_may_under_crashes():
+    """And what their consumers hold is what is counted, after every step of the engine; nobody who
+    was held back waits for ever."""
+    for seed in _wanted_seeds(tries(15)):
+        _must_be_clean(World(seed, user_bytes=(1, 300, 1_500)[seed % 3]), "users")
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,18 @@ class StuckError(AssertionError):
 
 class World(Lives, People):
     """See the module. is_judged: P1 and P7 are watched at every moment, too; is_watched: so is the
-    state of the engine."""
+    state of the engine; user_bytes: what a user may have in flight, 0: there are no users."""
 
     def __init__(
-        self, seed: int, crashes: int = 12, *, is_judged: bool = True, is_watched: bool = True
+        self,
+        seed: int,
+        crashes: int = 12,
+        *,
+        is_judged: bool = True,
+        is_watched: bool = True,
+        user_bytes: int = 0,
     ) -> None:
-        self.seed = seed
+        self.seed, self.user_bytes = seed, user_bytes
         self.rng = random.Random(seed)
         self.disk = SimDisk(random.Random(self.rng.getrandbits(64)))
         self.disk.before = self._on_disk_call

@@ -81,6 +81,8 @@ class HandOut:
 
     def _turn(self, consumer: ConsumerView, share: int) -> bool:
         """Whether it took something."""
+        if self._taken and not self._has_room(consumer):
+            return False  # another consumer of its user may have taken all there was
         took, before = False, self._tracks.owned_count(consumer)
         for _ in range(share):
             message = self._first(consumer)

@@ -407,6 +407,20 @@ def test_what_a_user_has_in_flight_is_bounded_over_all_its_connections(held, gro
     assert (line.out_count, line.waiting_count) == (0, 0)
 
 
+def test_two_consumers_of_a_user_are_not_given_a_group_each_beyond_the_limit(held):
+    """Groups are handed out to all consumers at once; each took one that went beyond."""
+    node = filled(held, 1, group="a", bytes_in_flight=1)
+    for sequence, group in enumerate("bcd", 2):
+        node.send("r", *send(1, sequence, 1, pack(1, b"x" * 100, JMSXGroupID=group)))
+    for peer in "pq":
+        consume(node, peer, 1)
+    came = 0
+    while node.engine.state.queues["orders"].line.out_count:
+        assert held_by(node, 1, 2) == 1
+        came += settle(node, 1, 1, 1) or settle(node, 2, 1, 1)
+    assert came == 4
+
+
 def test_many_queues_of_a_user_at_its_limit_take_turns_and_all_come(held):
     """Nobody waits for ever behind the first queue, and each tick looks at few of them."""
     names = [f"q{n}" for n in range(40)]
