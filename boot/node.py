@@ -44,10 +44,11 @@ from hms.boot.securing import make_securing
 from hms.boot.server_keys import make_server_keys
 from hms.boot.servers import Servers
 from hms.boot.standby import Taken, take_store
+from hms.boot.switching import Switching
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.errors.catalogue import NodeFailed, NodeStopping, StoreCorrupt, SwitchoverRefused
+from hms.errors.catalogue import NodeFailed, NodeStopping, StoreCorrupt
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.broker import INTERNAL, TICK, Broker, Lost, Surroundings
@@ -57,7 +58,7 @@ from hms.server.log_append import append_records
 from hms.server.log_levels import LogLevels
 from hms.server.logins.callers import Caller
 from hms.server.lone_frames import LoneFrames
-from hms.server.node_operations import NodeOperations
+from hms.server.node_operations import Later, NodeOperations
 from hms.server.progress import Progress
 from hms.server.rare_lines import RareLines
 from hms.store.files import FileStore
@@ -103,8 +104,6 @@ class NodeProcess:
         self._vitals.start()
         moving = {} if taken.hand_over is None else {"replicas": self._on_replicas}
         self._own = NodeOperations(Alerts(compose.clock_ms), LogLevels(), self._figures, **moving)
-        self.moves_to = ""
-        """The replica that is to lead from now on: this process then follows."""
         self._deleted = 0
         """So many messages a COLD boot removed."""
         self._journal = taken.store
@@ -133,6 +132,8 @@ class NodeProcess:
         self._lanes = LanePool(workers, self._handler(turn), on_fault=self._on_fault)
         is_local = isinstance(self._journal, Journal) and taken.copies is None
         lone = LoneFrames(self._broker, self._lanes, turn, may_sync=is_local)
+        go_on = self._lanes.go_on
+        self._switching = Switching(node, taken, self._broker, go_on, self._on_signal)
         handlers: dict[str, Any] = {
             "on_frames": self._lanes.put_many,
             "on_alone": lone.apply,
@@ -448,39 +449,31 @@ class NodeProcess:
 
     def _on_signal(self, *_: object) -> None:
         self._stops += 1
+        self._switching.is_stopping = not self.moves_to
         if self._stops == 1:
             threading.Thread(target=self._drain, name="hms-stop", daemon=True).start()
         else:
             self._gateway.stop()
 
-    def _on_replicas(self, asked: Operation) -> dict[str, Any]:
+    @property
+    def moves_to(self) -> str:
+        """The replica that is to lead from now on: this process then follows."""
+        return self._switching.to
+
+    def _on_replicas(self, asked: Operation) -> dict[str, Any] | Later:
         """What an operator wants of the copies."""
         taken = self._taken
         assert taken.add is not None
         assert taken.remove is not None
         match asked:
             case SwitchOver():
-                return self._switch_over(asked)
+                return self._switching.begin(asked)
             case AddReplica():
                 taken.add(asked.name)
             case RemoveReplica():
                 taken.remove(asked.name)
         log.warning("%s: %s", type(asked).__name__, getattr(asked, "name", ""))
         return taken.facts()
-
-    def _switch_over(self, asked: SwitchOver) -> dict[str, Any]:
-        """Another replica is to lead; under the engine's lock, so between two commands."""
-        assert self._taken.hand_over is not None
-        busy = [] if asked.is_forced else _with_work(self._engine)
-        if self._stops:
-            raise NodeStopping
-        if busy:
-            detail = f"transactions have work: {', '.join(busy)}; --force rolls it back"
-            raise SwitchoverRefused(node=self._node.name, to=asked.to, detail=detail)
-        self.moves_to = self._taken.hand_over(asked.to)
-        log.warning("%s is to lead", self.moves_to)
-        self._on_signal()
-        return {"node": self._node.name, "to": self.moves_to, "epoch": self._taken.epoch}
 
     def _farewell(self) -> HmsError:
         if not self.moves_to:
@@ -522,6 +515,8 @@ class NodeProcess:
         self._lanes.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
         self._broker.stopped()
         self._storage.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
+        if self._broker.draining.is_over and not self._journal.backlog_bytes:
+            self._broker.drained()
         self._broker.farewell(self._farewell())
         self._gateway.stop()
 
@@ -610,22 +605,6 @@ def _follow(
     words += [] if ready_fd is None else ["--ready-fd", str(ready_fd)]
     os.execve(words[0], words, environment)  # noqa: S606 - this interpreter, its own words
     return 1
-
-
-SHOWN_MAX = 5
-
-
-def _with_work(engine: Engine) -> list[str]:
-    """Clients with a transaction that has work, a few of them."""
-    found: list[str] = []
-    for one in engine.state.connections.values():
-        if any(session.work.is_any for session in one.sessions.values() if session.is_transacted):
-            found.append(
-                f"client {one.number} ({one.user})" if one.user else f"client {one.number}"
-            )
-            if len(found) == SHOWN_MAX:
-                break
-    return found
 
 
 def _known(fault: BaseException) -> BaseException:

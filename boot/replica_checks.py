@@ -58,6 +58,13 @@ def _check_node(node: Found, own: list[Found], has_arbiter: bool, report: Report
     if not own and node.values["confirm"] == "ALL":
         text = f"{node.title} confirm: the node has no replicas; add [replica.NAME] for each copy"
         report.add((*node.path, "confirm"), text)
+    active = [one for one in own if one.values["engine_roll"] == "ACTIVE"]
+    if len(active) > 1:
+        text = f"{active[0].title} is ACTIVE already, and one replica is preferred"
+        report.add((*active[1].path, "engine_roll"), f"{active[1].title} engine_roll: {text}")
+    if node.values["failback"] == "AUTO" and not active:
+        text = 'no replica of the node is preferred; add engine_roll = "ACTIVE" to one'
+        report.add((*node.path, "failback"), f"{node.title} failback: {text}")
     if own and (node.values["copies_min"] or 0) > len(own):
         text = f"{node.title} copies_min is above the number of its replicas, {len(own)}"
         report.add((*node.path, "copies_min"), text)

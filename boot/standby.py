@@ -51,8 +51,8 @@ class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
     directory, or of a replica that leads; has_waited: it stood by, and its parent process was told
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
-    leads, and how another one is to; add, remove: have a replica count, or count no more; troubles:
-    what is an alert."""
+    leads, and how another one is to, may_lead: whether it could; add, remove: have a replica count,
+    or count no more; troubles: what is an alert."""
 
     node: Node
     store: Store
@@ -62,6 +62,7 @@ class Taken(msgspec.Struct, frozen=True):
     copies: Callable[[], dict[str, Any]] | None = None
     epoch: int = 0
     hand_over: Callable[[str], str] | None = None
+    may_lead: Callable[[str], str] | None = None
     add: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
     troubles: Callable[[], dict[str, str]] = dict
@@ -109,7 +110,8 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     def add(name: str) -> None:
         primary.add(name, replicating.peers_now(config, node))
 
-    about = led.files_disk, led.describe, primary.epoch, primary.hand_over, add, primary.remove
+    moves = primary.hand_over, primary.may_lead
+    about = led.files_disk, led.describe, primary.epoch, *moves, add, primary.remove
     return Taken(node, led.store, primary, told.has_waited, *about, primary.troubles)
 
 

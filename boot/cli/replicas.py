@@ -1,5 +1,6 @@
 """hms replica: copies of a node's log on several machines."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -180,23 +181,33 @@ def status(target: Target) -> None:
 @click.command()
 @target_options
 @click.option("--to", default="", help="The replica that is to lead; needed where there are more.")
-@click.option("--force", "is_forced", is_flag=True, help="Roll back transactions that have work.")
+@click.option(
+    "--drain-s",
+    type=click.FloatRange(0, 3600),
+    help="Seconds that what was begun has to end; as configured (30) without.",
+)
+@click.option("--force", "is_forced", is_flag=True, help="Then cut off what has not ended.")
 @click.option(
     "--timeout", "timeout_s", type=float, default=60, show_default=True, help="Seconds to wait."
 )
-def switchover(target: Target, to: str, is_forced: bool, timeout_s: float) -> None:
-    """Have another replica lead, planned; returns when it does. The one that led finishes what it
-    took, and follows from then on. Clients go along by themselves.
+def switchover(
+    target: Target, to: str, drain_s: float | None, is_forced: bool, timeout_s: float
+) -> None:
+    """Have another replica lead, planned; returns when it does. The one that led lets what was
+    begun end, and follows from then on. Clients go along by themselves.
 
-    Refused while the other copy lacks anything, or while a transaction has work.
+    Refused, and nothing is changed, while the other copy lacks anything, and when transactions have
+    work, consumers have messages or calls run after --drain-s.
     """
     from hms.boot.replicating import await_leader, make_arbiter  # noqa: PLC0415 - not for --help
     from hms.errors.catalogue import RequestTimeout  # noqa: PLC0415
 
     config, node = _node(target)
     arbiter = make_arbiter(config, node)
+    given = {} if drain_s is None else {"drain_s": drain_s}
+    patient = replace(target, timeout_s=timeout_s + (node.drain_s if drain_s is None else drain_s))
     try:
-        told = target.administer("replica.switchover", to=to, is_forced=is_forced)
+        told = patient.administer("replica.switchover", to=to, is_forced=is_forced, **given)
         now = await_leader(arbiter, told["epoch"], timeout_s)
     finally:
         arbiter.close()

@@ -115,6 +115,12 @@ class Node(Named, frozen=True, kw_only=True):
     """A replica that is silent for so long counts no more, when a confirmation waits for it."""
     replica_lost_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
     """The same when nothing waits."""
+    drain_s: Annotated[float, Meta(ge=0, le=3600)] = 30
+    """How long what was begun has to end before another replica leads as planned."""
+    failback: Literal["MANUAL", "AUTO"] = "MANUAL"
+    """AUTO: the replica with engine_roll = "ACTIVE" leads again by itself, as planned."""
+    failback_after_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
+    """When it has had everything for so long."""
     database: Annotated[
         Database | None,
         key(otherwise="none: the log in store", example="postgresql://hms@127.0.0.1/hms"),

@@ -95,6 +95,8 @@ class Replica(Named, frozen=True, kw_only=True):
         key(otherwise="clients are told no address", example=["tcp://10.0.0.1:7700"]),
     ] = None
     """Where clients find it, as all replicas tell them: then one address of the node suffices."""
+    engine_roll: Literal["STANDBY", "ACTIVE"] = "STANDBY"
+    """ACTIVE: the preferred one, which leads again by itself with failback = "AUTO"."""
     key_file: Annotated[Path | None, key(otherwise="none", example="keys/replica-a.key")] = None
     """The file with its key pair, on its machine; hms config keys writes it."""
     scrub_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 60
@@ -113,7 +115,6 @@ REPLICA = Section(
     Replica,
     "# [replica.a]",
     later={
-        "engine_roll": f"no replica is preferred: {ABSENT}",
         "mode": f"every replica is synchronous: {ABSENT}",
         "standby": f"a standby reads its log when it takes over: {ABSENT}",
         "rank": ABSENT,

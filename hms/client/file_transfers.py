@@ -25,6 +25,7 @@ from hms.errors.catalogue import (
     FileGap,
     FileUnreadable,
     NodeStopping,
+    NotPrimary,
 )
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import (
@@ -52,7 +53,7 @@ def uploading(requests: Requests, upload: Upload) -> Steps[dict[str, Any]]:
             offset = yield from sending.begin()
             try:
                 return (yield from sending.go_on(offset))
-            except (ConnectionLost, NodeStopping):
+            except (ConnectionLost, NodeStopping, NotPrimary):
                 if requests.link.state is State.ENDED:
                     raise
             except (FileDamaged, FileGap):
@@ -113,7 +114,7 @@ class _Sending:
                 requests.link.abandon(pending)
 
     def _say(self, offset: int, data: bytes) -> Pending:
-        pending = Pending("FileBlock", OnLoss.FAIL)
+        pending = Pending("FileBlock", OnLoss.BREAK)
         said = encode_with_body(FileBlock(self._handle, offset), data)
         self._requests.link.ask(Kind.FILE, said, pending)
         return pending

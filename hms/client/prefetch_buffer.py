@@ -185,6 +185,17 @@ class PrefetchBuffer:
             self.taken_count = 0
         return items
 
+    def give_back(self) -> list[Settlement]:
+        """Release what nobody has seen, and let others come in its place. Lists are kept: of one
+        that is not whole nobody knows here what it has."""
+        if self._lists is not None or not (self.is_open and self.buffer):
+            return []
+        items = self._items(Action.RELEASE, [row.message_id for row, _, _ in self.buffer])
+        self.taken_count += len(self.buffer)
+        self.buffer.clear()
+        self.allowance = 0
+        return [*items, *self._credit_items()]
+
     def fail_seen(self) -> list[Settlement]:
         """Give back, as failed attempts, what the application saw and did not acknowledge."""
         items = self._items(Action.FAIL, self.seen)

@@ -94,6 +94,7 @@ class SendFrame(msgspec.Struct, eq=False):
     log: bytes | None = None
     is_written: bool = False
     is_done: bool = False
+    is_rolled_back: bool = False
 
     def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """CONFIRM or ERROR: the tickets get what it says."""
@@ -105,6 +106,11 @@ class SendFrame(msgspec.Struct, eq=False):
             self.doubted(reason_of(error))
         else:
             self.failed(error)
+
+    @property
+    def is_kept(self) -> bool:
+        """Its transaction, of which nothing was taken, goes on with it."""
+        return self.sender.is_transacted and not self.is_rolled_back
 
     def lost(self, error: HmsError) -> bool:
         """Sent again, unless all of its messages were said to be in doubt, or it belonged to a

@@ -151,6 +151,9 @@ class SessionState(Settling):
 
     def lost(self, error: HmsError) -> None:  # noqa: ARG002 - whatever the reason
         """The connection took all with it that was not settled."""
+        if self.link.is_drained and self.link.state is not State.ENDED:
+            self._moved()
+            return
         doubtful, self._in_doubt = self._in_doubt, None
         self.file_held = None
         if self._commit is not None and not self._commit.is_done:
@@ -170,6 +173,26 @@ class SessionState(Settling):
             self._lost_id = max(prefetched.seen, default=self._lost_id)
             self._report_lost(prefetched.lost(), "before")
         self.forget_left()
+
+    def _moved(self) -> None:
+        """The node has all that was settled, and took nothing else: a transaction of which it has
+        nothing goes on at the next primary."""
+        self.file_held = None
+        self.in_doubt()
+        for prefetched in list(self.prefetch_buffers.values()):
+            self._lost_id = max(prefetched.seen, default=self._lost_id)
+            self._report_lost(prefetched.lost(), "before")
+        self.forget_left()
+
+    def drain(self) -> None:
+        """The node begins nothing new; see Participant."""
+        if self.is_closed:
+            return
+        items = self._held_back_items()
+        if self.ack_mode is not AckMode.NONE:
+            for prefetched in self.prefetch_buffers.values():
+                items += prefetched.give_back()
+        self.say(items)
 
     def taken_back(self, prefetched: PrefetchBuffer) -> None:
         """The node closed a consumer: what was not settled comes again, flagged. A transaction that
@@ -294,6 +317,9 @@ class SessionState(Settling):
             return None
         self.failed_send = None
         self.settle()
+        for asked in self.link.asked.values():
+            if isinstance(asked, SendFrame) and asked.sender.number in self.senders:
+                asked.is_rolled_back = True
         return self._restart(Rollback(self.number, why))
 
     def recover(self) -> Pending | None:
@@ -360,6 +386,11 @@ class _Commit(Pending, eq=False, kw_only=True):
     def estranged(self, why: str = "") -> None:  # noqa: ARG002 - a commit outlives epochs
         """The node that may have done it does not answer, another one does."""
         self.failed(self.in_doubt(OTHER_LOG))
+
+    @property
+    def is_kept(self) -> bool:
+        """Behind the sends that it is for."""
+        return not self._session.is_closed
 
     def lost(self, error: HmsError) -> bool:
         """Neither repeated nor ended here: the session decides, unless it is closed meanwhile."""

@@ -744,6 +744,19 @@ class Engine:
         for place in places:
             dispatch(self.state, place, fx)
 
+    def hold_deliveries(self) -> None:
+        """Nothing goes out from here on, anywhere."""
+        self.state.outgoing.is_paused = True
+
+    def resume_deliveries(self, fx: Effects) -> None:
+        """What waits goes out again: as much as one command may, the rest with ticks."""
+        outgoing = self.state.outgoing
+        outgoing.is_paused = False
+        for place in self.state.every_place():
+            if place.consumers and place.line.waiting_count:
+                outgoing.rest[id(place)] = place
+        dispatch_rest(self.state, fx)
+
     def take_effort(self) -> int:
         """About how many messages the last command has touched, or consumers it has asked."""
         outgoing, looking = self.state.outgoing, self.state.looking

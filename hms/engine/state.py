@@ -83,16 +83,17 @@ class Outgoing:
     at_end: at the end of a command of many parts, None: at once; rest: more could go out there than
     one command may deliver, ticks go on with it; effort: about how many messages the command at
     hand has touched; is_due: ticks go on with what is due; is_limited: bytes in flight of a user
-    have had a limit; held: where more could go out but for such limits, in turn.
+    have had a limit; held: where more could go out but for such limits, in turn; is_paused: nothing
+    goes out, as the node is to move to another machine.
     """
 
-    __slots__ = ("at_end", "effort", "held", "is_due", "is_limited", "rest")
+    __slots__ = ("at_end", "effort", "held", "is_due", "is_limited", "is_paused", "rest")
 
     def __init__(self) -> None:
         self.at_end: dict[int, Queue | Subscription] | None = None
         self.rest: dict[int, Queue | Subscription] = {}
         self.effort = 0
-        self.is_due = self.is_limited = False
+        self.is_due = self.is_limited = self.is_paused = False
         self.held: dict[BytesInFlight, dict[int, Queue | Subscription]] = {}
 
     def may_go_on(self) -> bool:

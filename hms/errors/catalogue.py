@@ -1549,7 +1549,10 @@ class SwitchoverRefused(TpInvalid):
     number: ClassVar[int] = 5073
     text: ClassVar[str] = "node {node} does not move to {to}: {detail}"
     cure_text: ClassVar[str] = (
-        "Nothing was changed. `hms replica status` says which copies have everything."
+        "Nothing was changed, and all goes on where it is. `hms replica status` says which "
+        "copies have everything. What is under way can be given more time (`--drain-s`), or "
+        "be cut off (`--force`): its transactions are rolled back, its messages come again, "
+        "flagged."
     )
 
 

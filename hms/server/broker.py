@@ -31,6 +31,8 @@ from hms.server.cleaning_pace import CleaningPace
 from hms.server.client_operations import ClientOperations
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
+from hms.server.doors.door import Words
+from hms.server.draining import DRAINED, Draining
 from hms.server.effect_release import Outlet, ToPeer
 from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
@@ -158,6 +160,7 @@ class Broker:
         self.doorman = ConnectionRegistry(engine, monitor, identity)
         self.doorman.is_own = self._is_own
         self.doorman.on_closed = self._closed
+        self.draining = Draining(engine, monitor, self.doorman)
         self.releases = self.doorman.releases
         self.around: Surroundings
         self._armed_ms: int | None = None
@@ -281,6 +284,8 @@ class Broker:
         the acknowledgements of all others would be stuck behind them (P10)."""
         if len(items) == 1 and type(items[0]) is tuple and items[0][0].kind is Kind.SETTLE:
             return False  # as below, without a question to the store
+        if self.draining.is_on and self.draining.holds(peer, items):
+            return True
         store = self._store
         is_behind = store.appended_bytes - store.safe_bytes > BACKLOG_BYTES_MAX
         refused = store.sends_refused()
@@ -341,7 +346,7 @@ class Broker:
 
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal done
-            self._effort = 0
+            self._effort = EFFORT_MAX if self.draining.drops(peer) else 0
             for command in commands:
                 if self._effort >= EFFORT_MAX:
                     return
@@ -355,7 +360,7 @@ class Broker:
                     self._effort += engine.take_effort()
 
         self._change(change, is_in_hand=is_last, may_linger=are_settled, by=commands)
-        return done
+        return len(commands) if self.draining.drops(peer) else done
 
     def _apply_one(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
@@ -790,6 +795,10 @@ class Broker:
     def stopped(self) -> None:
         """Note in the log that the node stopped in order."""
         self._change(lambda fx, now_ms: self.engine.stopped(now_ms, fx))
+
+    def drained(self) -> None:
+        """Tell every client that what was not answered was not taken."""
+        self.releases.say(list(self.doorman.numbers), Words(Kind.EVENT, DRAINED))
 
     def farewell(self, reason: HmsError) -> None:
         """Tell every peer why the node stops."""

@@ -9,7 +9,7 @@ from hms.server.alerts import Alerts
 from hms.server.log_levels import LogLevels
 from hms.wire import operations as ops
 
-__all__ = ["NODE_OPERATIONS", "NodeOperations"]
+__all__ = ["NODE_OPERATIONS", "Later", "NodeOperations"]
 
 NODE_OPERATIONS = (
     "alert.list",
@@ -18,6 +18,14 @@ NODE_OPERATIONS = (
     "replica.remove",
     "replica.switchover",
 )
+
+
+class Later:
+    """An answer that comes later. asked: connections that wait for it, with their correlations;
+    under the engine's lock."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
 
 
 def _no_replicas(_asked: ops.Operation) -> dict[str, Any]:
@@ -35,7 +43,7 @@ class NodeOperations:
         alerts: Alerts,
         levels: LogLevels,
         figures: Callable[[], dict[str, Any]] = dict,
-        replicas: Callable[[ops.Operation], dict[str, Any]] = _no_replicas,
+        replicas: Callable[[ops.Operation], dict[str, Any] | Later] = _no_replicas,
     ) -> None:
         self.alerts = alerts
         self.levels = levels

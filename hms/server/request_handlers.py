@@ -14,7 +14,7 @@ from hms.errors.tree import HmsError
 from hms.server.branch_handlers import BranchHandlers
 from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOperations
 from hms.server.listener_services import tell_running
-from hms.server.node_operations import NODE_OPERATIONS, NodeOperations
+from hms.server.node_operations import NODE_OPERATIONS, Later, NodeOperations
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
 from hms.server.segment_roll import SEGMENT_OPERATIONS, SegmentOperations
 from hms.server.service_monitor import Listener, ServiceMonitor
@@ -419,6 +419,9 @@ class RequestHandlers:
             raise
         finally:
             self._ordered(connection, request, error, now_ms, fx)
+        if isinstance(value, Later):
+            value.asked.append((connection, correlation))
+            return
         fx.must_wait = True
         fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))
 

@@ -149,11 +149,12 @@ class RemoveReplica(Operation, frozen=True):
 
 
 class SwitchOver(Operation, frozen=True):
-    """The replica that is to lead, "" for the only other one; is_forced: also while transactions
-    have work, which is rolled back."""
+    """The replica that is to lead, "" for the only other one; drain_s: how long what was begun has
+    to end, None: as configured; is_forced: what has not ended by then is cut off."""
 
     to: Name = ""
     is_forced: bool = False
+    drain_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] | None = None
 
 
 class ClearRetained(Operation, frozen=True):

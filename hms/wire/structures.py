@@ -506,7 +506,8 @@ class NoticeHead(_Wire, frozen=True):
 
 class Event(_Wire, frozen=True):
     """Something the node tells unasked: what is "consumer_closed", "connection_closed", or of a
-    watched destination "consumer_ready" or "consumer_not_ready"."""
+    watched destination "consumer_ready" or "consumer_not_ready". Before another replica leads:
+    "draining", nothing new begins; "drained", what is not answered was not taken."""
 
     what: str
     consumer: int = 0

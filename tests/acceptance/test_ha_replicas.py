@@ -263,7 +263,8 @@ def test_the_commands_of_the_page_make_two_machines(tmp_path, postgres):
             producer.send(b"two coffees")
             with connection.session(ack=hms.AckMode.CLIENT) as other:
                 overtaken = other.consumer("orders").receive(WAIT_S)
-                code, said = type_line(tmp_path / "b", "hms switchover")
+                forced = "hms switchover --drain-s 0 --force"
+                code, said = type_line(tmp_path / "b", forced)
                 assert (code, said) == (0, "b leads NODE1 in epoch 2\n")
             producer.send(b"and two more")
             kinds = [one.kind for one in told]  # the exception listener was told nothing
@@ -448,12 +449,12 @@ def test_a_switchover_is_refused_where_it_would_lose_work(tmp_path, arbiter):
             wait_until(lambda: said_by(a)["frames_refused"] >= 2, WAIT_S)  # and nothing changes
             assert said_by(a)["is_protected"]
             session.producer("orders").send(b"work")
-            with pytest.raises(hms.SwitchoverRefused, match="transactions have work: client"):
-                connection.administer("replica.switchover")
+            with pytest.raises(hms.SwitchoverRefused, match="1 transaction with work"):
+                connection.administer("replica.switchover", {"drain_s": 0.1})
             session.commit()
             session.producer("orders").send(b"rolled back")
 
-            assert hms_command(a, "switchover", "--force")[0] == 0
+            assert hms_command(a, "switchover", "--drain-s", "0.1", "--force")[0] == 0
 
             with pytest.raises(hms.TransactionRolledBack):
                 session.commit()

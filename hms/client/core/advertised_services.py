@@ -35,5 +35,8 @@ class AdvertisedServices(Participant):
     def tick(self) -> None:
         """Nothing is held back."""
 
+    def drain(self) -> None:
+        """Nothing is held back here."""
+
     def leave(self) -> None:
         """The end of the connection ends them."""

@@ -11,7 +11,7 @@ from hms.client.core.arguments import check_patience, check_text
 from hms.client.core.conversation_state import ConversationState, Part
 from hms.client.core.link import State
 from hms.client.core.operations import FOREVER, Steps, Wait
-from hms.client.core.pending_requests import Pending, own_copy
+from hms.client.core.pending_requests import OnLoss, Pending, own_copy
 from hms.client.core.requests import Requests
 from hms.client.core.service_data import encode_data
 from hms.client.core.service_deadline import time_left_s
@@ -194,7 +194,7 @@ class Calls:
         self._check_size(data)
         mode = CALLER_SPEAKS if has_control else SERVICE_SPEAKS
         talk = ConversationState(self.link, 0, is_server=False, has_control=has_control)
-        pending = Pending(service, then=partial(self._talk_over, talk))
+        pending = Pending(service, OnLoss.BREAK, then=partial(self._talk_over, talk))
         payload = encode_with_body(CallHead(service, 0, kind, mode=mode), data)
         talk.number = self.link.ask(Kind.CALL, payload, pending)
         self.link.talks[True, talk.number] = talk

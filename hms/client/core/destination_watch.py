@@ -40,6 +40,9 @@ class DestinationWatch(Participant):
     def lost(self, error: HmsError) -> None:
         """The next connection asks again."""
 
+    def drain(self) -> None:
+        """Nothing is held back here."""
+
     def leave(self) -> None:
         """The end of the connection ends it."""
 

@@ -93,9 +93,9 @@ class Link(IncomingCalls):
         """Where the log may be found, as the node told last."""
         self.looks_until = 0.0
         """As long as another log is turned away, while something may be in the one before."""
-        self.is_looking = False
-        self.is_closing = False
-        """Whether close() of the connection has begun."""
+        self.is_looking = self.is_closing = self.is_drained = False
+        """is_closing: close() of the connection has begun; is_drained: the node moves to another
+        machine, and said that it took nothing that it has not answered."""
         self.doubts: dict[Asked, None] = {}
         """What may have taken effect, and is asked about rather than repeated: commits."""
         self.keys = KeyRing()
@@ -221,7 +221,7 @@ class Link(IncomingCalls):
             self._leave_unanswered(error)
         elif was_up:
             asked, self.asked = self.asked, {}
-            again = {number: one for number, one in asked.items() if one.lost(error)}
+            again = {n: one for n, one in asked.items() if self._goes_on(one, error)}
             self.asked = again | self.asked  # a pack that waited for room may be asked meanwhile
         if was_up:
             for participant in list(self.participants):
@@ -231,6 +231,16 @@ class Link(IncomingCalls):
             for room in list(self.on_room.values()):
                 room()
         self.woken.append(None)
+
+    def _goes_on(self, asked: Asked, error: HmsError) -> bool:
+        """Whether it is sent again on the next connection."""
+        return (self.is_drained and asked.is_kept) or asked.lost(error)
+
+    def _drained(self) -> None:
+        """What is not answered has had no effect, and will have none there."""
+        self.is_drained = True
+        for one in self.asked.values():
+            one.is_written, one.log = False, None
 
     def _leave_unanswered(self, error: HmsError) -> None:
         """End all that waits for an answer; of what a node may have, only the node knows more."""
@@ -304,6 +314,13 @@ class Link(IncomingCalls):
         if event.what == "login_expires":
             self._renew_itself()
             return
+        if event.what == "draining":
+            for participant in list(self.participants):
+                participant.drain()
+            return
+        if event.what == "drained":
+            self._drained()
+            return
         if event.what == "server_key":
             self.next_server_key = str(event.error_fields.get("key", "")).encode()
             return
@@ -335,7 +352,7 @@ class Link(IncomingCalls):
                 raise ConnectionLost(address=self.address, reason=reason)
             self._estrange(welcome.log)
         self._end_unlogged(welcome)
-        self.is_looking, self.log = False, welcome.log
+        self.is_looking, self.is_drained, self.log = False, False, welcome.log
         self.keys.learn(welcome)
         for asked in self.asked.values():
             self._bind(asked)

@@ -44,6 +44,9 @@ class Participant(Ticking, Protocol):
     def lost(self, error: HmsError) -> None:
         """The connection is lost, and all that the node knew of it."""
 
+    def drain(self) -> None:
+        """The node begins nothing new: say what is held back, give back what nobody has seen."""
+
     def tick(self) -> None:
         """Send what was held back to be sent together."""
 

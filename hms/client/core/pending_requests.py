@@ -52,6 +52,10 @@ class Asked(Protocol):
     def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """The answer is here; ERROR is one too."""
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it goes to the next primary when this one says that it did not take it."""
+
     def lost(self, error: HmsError) -> bool:
         """The connection is lost: True to be sent again, byte for byte, on the next one."""
 
@@ -72,6 +76,7 @@ class OnLoss(enum.Enum):
 
     FAIL = "its outcome is not known"
     REPEAT = "asking twice is the same as asking once"
+    BREAK = "what it is a part of ends with the connection"
     DONE = "the loss itself brought it about"
 
 
@@ -110,6 +115,11 @@ class Pending(msgspec.Struct, eq=False):
     def is_wanted(self) -> bool:
         """It sends nothing."""
         return False
+
+    @property
+    def is_kept(self) -> bool:
+        """Where it does not depend on the connection."""
+        return self.on_loss in (OnLoss.FAIL, OnLoss.REPEAT)
 
     def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """Keep the answer."""

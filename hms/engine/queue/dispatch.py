@@ -45,7 +45,7 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
         return
     line = place.line
     state.outgoing.rest.pop(id(place), None)
-    is_paused = place.control.is_receiving_paused or place.holds
+    is_paused = place.control.is_receiving_paused or place.holds or state.outgoing.is_paused
     if not line.waiting_count or not place.consumers or is_paused:
         if place.feed is not None:
             place.feed(fx)

@@ -368,9 +368,9 @@ class Primary:
     def _unknown(self, name: str) -> str:
         return f"hms.conf of {self._group.me} has no [replica.{name}] of this node"
 
-    def hand_over(self, to: str) -> str:
-        """From here on stop() has that replica lead, "" the only other one; its name.
-        SwitchoverRefused when it could not lead at once with everything."""
+    def may_lead(self, to: str) -> str:
+        """That replica, "" the only other one, could lead at once with everything; its name.
+        SwitchoverRefused."""
         others = [name for name in self._group.peers if name != self._group.me]
         name = to or (others[0] if len(others) == 1 else "")
         detail = "" if name in others else f"it is none of {', '.join(others)}"
@@ -378,6 +378,12 @@ class Primary:
             detail = detail or self._confirmation.lacks(name, self._clock_s())
             if detail:
                 raise SwitchoverRefused(node=self._group.node, to=name or to, detail=detail)
+        return name
+
+    def hand_over(self, to: str) -> str:
+        """From here on stop() has that replica lead; see may_lead()."""
+        name = self.may_lead(to)
+        with self._changed:
             self._successor = name
         return name
 

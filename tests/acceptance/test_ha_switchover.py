@@ -1,0 +1,212 @@
+"""A planned move: what was begun ends first, then the other machine leads, and no client is told of
+an error. Two processes with folders of their own, and a real etcd.
+"""
+
+import threading
+
+import pytest
+
+import hms
+from tests.acceptance.failover_shells import Blocking
+from tests.acceptance.ha_rig import WAIT_S, connect
+from tests.acceptance.pair_rig import arbiter, pair
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)
+LONG_S = 120
+background = Blocking().begin
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pair")
+    node = {"replica_timeout_s": 1, "drain_s": LONG_S}
+    with arbiter(folder) as decided_by, pair(folder, decided_by, node=node) as two:
+        two.a.boot()
+        yield two
+
+
+@pytest.fixture
+def two(made):
+    """Both there, nothing waits."""
+    made.boot()
+    with connect(*made.machines) as connection, connection.session() as session:
+        consumer = session.consumer("orders")
+        while consumer.receive(0.2) is not None:
+            pass
+    return made
+
+
+class Watched:
+    """A client, and what its listeners were told."""
+
+    def __init__(self, two):
+        self.errors, self.events = [], []
+        self.connection = connect(
+            *two.machines, exception_listener=self.errors.append, event_listener=self.events.append
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.connection.close()
+
+    def has_moved(self):
+        """And was told of nothing else."""
+        kinds = [one.kind for one in self.events]
+        return (kinds[0], kinds[-1], "closed" in kinds) == ("moved", "reconnected", False)
+
+
+def switchover(two, **how):
+    """In the background; a future."""
+    follower = two.follower
+
+    def move():
+        with connect(*two.machines) as connection:
+            return connection.administer("replica.switchover", how)
+
+    future = background(move)
+    future.to = follower
+    return future
+
+
+def is_draining(two):
+    """The node has begun to drain, and not ended it."""
+    log = two.leader.log
+    return log.count("to end") > log.count("all goes on here")
+
+
+def test_what_was_begun_ends_first_and_nothing_comes_again(two):
+    """An open transaction, a message that is not acknowledged, a listener that runs, and messages
+    that nobody has seen: the move waits for the first three, and the rest is given back."""
+    started, may_end, heard = threading.Event(), threading.Event(), []
+
+    def listen(message):
+        started.set()
+        heard.append((bytes(message.body), message.redelivered))
+        assert may_end.wait(WAIT_S)
+
+    with Watched(two) as sender, Watched(two) as manual, Watched(two) as listening:
+        producer = sender.connection.session().producer("orders")
+        for number in range(30):
+            producer.send(b"%d" % number)
+        session = manual.connection.session(ack=hms.AckMode.CLIENT)
+        own = session.consumer("orders", prefetch=10)
+        seen = own.receive(WAIT_S)
+        hearing = listening.connection.session().consumer("orders")
+        hearing.listen(listen)
+        work = sender.connection.session(transacted=True)
+        work.producer("orders").send(b"in a transaction")
+        producer.send(b"30")
+        assert started.wait(WAIT_S)
+
+        moving = switchover(two)
+        wait_until(lambda: is_draining(two), WAIT_S)
+        producer.send(b"31")  # plain sends go on
+        seen.ack()
+        work.producer("orders").send(b"the same one")
+        work.commit()
+        assert not moving.done()
+        assert len(heard) == 1  # nothing new is delivered
+        may_end.set()
+        assert moving.result(WAIT_S)["to"] == moving.to.folder.name
+
+        wait_until(lambda: two.leader is moving.to, WAIT_S)
+        own.close()
+        wait_until(lambda: len(heard) == 33, WAIT_S)
+        producer.send(b"32")
+        wait_until(lambda: len(heard) == 34, WAIT_S)
+        assert not any(redelivered for _, redelivered in heard)
+        sent = {b"%d" % number for number in range(33)} | {b"in a transaction", b"the same one"}
+        assert sorted([bytes(seen.body), *(body for body, _ in heard)]) == sorted(sent)
+        for one in (sender, manual, listening):
+            assert one.errors == []
+            assert one.has_moved()
+
+
+def test_what_does_not_end_refuses_the_move_and_all_goes_on(two):
+    """50: the numbers and the client are named, nothing is lost, flagged or told; then by force."""
+    with Watched(two) as client:
+        session = client.connection.session(transacted=True)
+        producer, plain = session.producer("orders"), client.connection.session()
+        producer.send(b"held")
+        waiting = plain.consumer("orders")
+        leader = two.leader
+        with pytest.raises(
+            hms.SwitchoverRefused, match=r"after 0\.5 s there are 1 transaction with .*\(client \d+"
+        ):
+            switchover(two, drain_s=0.5).result(WAIT_S)
+
+        assert two.leader is leader
+        plain.producer("orders").send(b"as before")
+        assert waiting.receive(WAIT_S).body == b"as before"
+        session.commit()
+        message = waiting.receive(WAIT_S)
+        assert (message.body, message.redelivered) == (b"held", False)
+        assert (client.errors, client.events) == ([], [])
+        producer.send(b"cut off")
+        moving = switchover(two, drain_s=0, is_forced=True)
+        moving.result(WAIT_S)
+        with pytest.raises(hms.TransactionRolledBack):
+            session.commit()
+        wait_until(lambda: two.leader is moving.to, WAIT_S)
+
+
+def test_a_target_that_is_killed_refuses_the_move(two):
+    """While a listener runs; it goes on with the next message where it was."""
+    may_end, heard = threading.Event(), []
+
+    def listen(message):
+        heard.append(bytes(message.body))
+        assert may_end.wait(WAIT_S)
+
+    with Watched(two) as client:
+        session = client.connection.session()
+        producer = client.connection.session().producer("orders")
+        consumer = session.consumer("orders")
+        consumer.listen(listen)
+        producer.send(b"1")
+        wait_until(lambda: heard, WAIT_S)
+        moving = switchover(two)
+        wait_until(lambda: is_draining(two), WAIT_S)
+        late = producer.send_async(b"2")
+        moving.to.kill()
+        with pytest.raises(hms.SwitchoverRefused):
+            moving.result(WAIT_S)
+        late.result(WAIT_S)
+        may_end.set()
+        wait_until(lambda: heard == [b"1", b"2"], WAIT_S)
+        assert (client.errors, client.events) == ([], [])
+
+
+def test_what_begins_meanwhile_waits_and_takes_effect_once(two):
+    """A transaction that begins during the drain, with its commit, and sends of which no log keeps
+    anything: they wait, and go to the next primary. A second move is refused meanwhile."""
+    with Watched(two) as held, Watched(two) as client:
+        work = held.connection.session(transacted=True)
+        work.producer("orders").send(b"first")
+        moving = switchover(two)
+        wait_until(lambda: is_draining(two), WAIT_S)
+        with pytest.raises(hms.SwitchoverRefused, match="under way"):
+            switchover(two).result(WAIT_S)
+        later = client.connection.session(transacted=True)
+        producer = later.producer("orders")
+        passing = client.connection.session().producer("orders", persistent=False)
+        sends = [producer.send_async(b"second") for _ in range(3)]
+        commits = background(later.commit)
+        unlogged = [passing.send_async(b"passing") for _ in range(3)]
+        assert not commits.done()
+        work.commit()
+        moving.result(WAIT_S)
+        commits.result(WAIT_S)
+        for one in [*sends, *unlogged]:
+            one.result(WAIT_S)
+        assert (held.errors, client.errors) == ([], [])
+        wait_until(lambda: two.leader is moving.to, WAIT_S)
+        consumer = client.connection.session().consumer("orders")
+        found = [consumer.receive(WAIT_S) for _ in range(7)]
+        assert consumer.receive(0) is None
+        assert not any(one.redelivered for one in found)
+        bodies = sorted(bytes(one.body) for one in found)
+        assert bodies == [b"first", *[b"passing"] * 3, *[b"second"] * 3]
