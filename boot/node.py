@@ -27,6 +27,7 @@ from hms.boot import compose
 from hms.boot.ban_file import BanFile
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
+from hms.boot.failing_back import FailingBack
 from hms.boot.garbage import freeze_survivors
 from hms.boot.hardening import keep_memory_private
 from hms.boot.linking import make_gateway, make_linking
@@ -133,7 +134,10 @@ class NodeProcess:
         is_local = isinstance(self._journal, Journal) and taken.copies is None
         lone = LoneFrames(self._broker, self._lanes, turn, may_sync=is_local)
         go_on = self._lanes.go_on
-        self._switching = Switching(node, taken, self._broker, go_on, self._on_signal)
+        moving_to = self._broker, go_on, self._on_signal
+        switching = self._switching = Switching(node, taken, *moving_to)
+        about = taken, self._broker, switching, self._damage
+        self._failing_back = FailingBack(config, node, *about)
         handlers: dict[str, Any] = {
             "on_frames": self._lanes.put_many,
             "on_alone": lone.apply,
@@ -374,8 +378,14 @@ class NodeProcess:
             "disk_free_bytes": self._disk_free_bytes,
             "deleted_at_boot": self._deleted,
             "role": "active",
-            **self._taken.facts(),
+            **self._replicated(),
         }
+
+    def _replicated(self) -> dict[str, Any]:
+        facts = self._taken.facts()
+        if "replication" in facts:
+            facts["replication"] |= self._failing_back.facts()
+        return facts
 
     def _figures(self) -> dict[str, Any]:
         """The same for metrics."""
@@ -390,6 +400,7 @@ class NodeProcess:
     def _look(self) -> None:
         self._own.levels.tick()
         self._watch.look()
+        self._failing_back.look()
         self._looks += 1
         if self._looks % STORE_EVERY == 1:
             self._store_figures = dict(self._journal.describe())

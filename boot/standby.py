@@ -51,8 +51,9 @@ class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
     directory, or of a replica that leads; has_waited: it stood by, and its parent process was told
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
-    leads, and how another one is to, may_lead: whether it could; add, remove: have a replica count,
-    or count no more; troubles: what is an alert."""
+    leads, and how another one is to, may_lead: whether it could; readiness, sent_away_in: of a
+    preferred one (failing_back); add, remove: have a replica count, or count no more; troubles:
+    what is an alert."""
 
     node: Node
     store: Store
@@ -63,6 +64,8 @@ class Taken(msgspec.Struct, frozen=True):
     epoch: int = 0
     hand_over: Callable[[str], str] | None = None
     may_lead: Callable[[str], str] | None = None
+    readiness: Callable[[str], tuple[int, str]] | None = None
+    sent_away_in: Callable[[str], int] = lambda _name: 0
     add: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
     troubles: Callable[[], dict[str, str]] = dict
@@ -110,7 +113,7 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     def add(name: str) -> None:
         primary.add(name, replicating.peers_now(config, node))
 
-    moves = primary.hand_over, primary.may_lead
+    moves = primary.hand_over, primary.may_lead, primary.readiness, primary.sent_away_in
     about = led.files_disk, led.describe, primary.epoch, *moves, add, primary.remove
     return Taken(node, led.store, primary, told.has_waited, *about, primary.troubles)
 

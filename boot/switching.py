@@ -47,7 +47,6 @@ class Switching:
         self.is_on = False
         self.to = ""
         """The replica that is to lead from now on: this process then follows."""
-        self.refusals = 0
 
     def begin(self, asked: SwitchOver) -> Later:
         """Begin to drain; under the engine's lock. SwitchoverRefused for what is known already."""
@@ -74,14 +73,16 @@ class Switching:
             self._drain(to, drain_s, is_forced=is_forced)
         except HmsError as fault:
             self._broker.command(lambda fx, _: draining.end(fx))
-            self.is_on, self.refusals = False, self.refusals + 1
+            self.is_on = False
             self._goes_on()
             log.warning("all goes on here: %s", fault)
             self._answer(later, fault)
+            later.then(fault)
         else:
             log.warning("%s is to lead", to)
             told = {"node": self._node.name, "to": to, "epoch": self._taken.epoch}
             self._answer(later, told)
+            later.then(None)
             self._moves()
 
     def _drain(self, to: str, drain_s: float, *, is_forced: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hms.errors.catalogue import NotSupported
+from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.log_levels import LogLevels
 from hms.wire import operations as ops
@@ -26,6 +27,8 @@ class Later:
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
+        self.then: Callable[[HmsError | None], None] = lambda _fault: None
+        """Told the end: None when it was done."""
 
 
 def _no_replicas(_asked: ops.Operation) -> dict[str, Any]:

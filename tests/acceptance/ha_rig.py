@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import hms
 
 WAIT_S = 60
-QUEUES = {"queue": {"orders": {}}}
+QUEUES = {"queue": {"orders": {}, "held": {}}}
 
 
 def connect(*nodes, **options):

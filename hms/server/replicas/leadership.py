@@ -68,6 +68,8 @@ class Leadership:
         """It gave a lease back: others are to try first."""
         self.leader = "", 0
         """Who leads, "" for nobody, and in which epoch, as far as it is known here."""
+        self.handed_by = ""
+        """Who led before and gave the lease to this copy alone; "" when it was free for all."""
 
     def begin(self, now_s: float) -> None:
         """The process started: the primary's silence counts from now."""
@@ -114,6 +116,7 @@ class Leadership:
             return Follow(now.primary, f"{preferred} (which is to take over)")
         if not preferred and now_s < self._waits_until_s:
             return Follow(now.primary, "other copies (which may take over first)")
+        self.handed_by = now.primary if preferred else ""
         is_free = preferred or now.primary == self.me or not others or self.is_silent(now_s)
         return Campaign(now.version) if is_free else Follow(now.primary, f"{now.primary} (silent)")
 

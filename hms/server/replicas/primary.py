@@ -142,6 +142,7 @@ class Primary:
         clock_s: Callable[[], float] = now_s,
     ) -> None:
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
+        self._granted = granted
         self._leadership = leadership
         me = Member(group.me, leadership.copy_id, leadership.start)
         limits = group.limits
@@ -379,6 +380,21 @@ class Primary:
             if detail:
                 raise SwitchoverRefused(node=self._group.node, to=name or to, detail=detail)
         return name
+
+    def readiness(self, name: str) -> tuple[int, str]:
+        """The start of a replica's process, 0 when it is not connected, and why it could not lead
+        at once; "" when it could."""
+        with self._changed:
+            links = list(self._links.values())
+            starts = [one.member.start for one in links if one.member.name == name]
+            return max(starts, default=0), self._confirmation.lacks(name, self._clock_s())
+
+    def sent_away_in(self, name: str) -> int:
+        """The start of a replica's process that handed the lead over to this one, as an operator
+        wanted; 0 when it was another way."""
+        if self._leadership.handed_by != name:
+            return 0
+        return max([one.start for one in self._granted.members if one.name == name], default=0)
 
     def hand_over(self, to: str) -> str:
         """From here on stop() has that replica lead; see may_lead()."""
