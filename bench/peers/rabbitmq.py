@@ -1,7 +1,7 @@
 """RabbitMQ: classic and quorum queues; its client is in rabbit_driver.py."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,13 @@ from typing import Any
 from bench.peers.server import HOST, Peer, free_port, served
 from hms.boot.bench.systems import Needs, Running
 
-__all__ = ["EXCHANGE", "RABBITMQ_CLASSIC", "RABBITMQ_QUORUM", "key_arguments"]
+__all__ = [
+    "EXCHANGE",
+    "RABBITMQ_CLASSIC",
+    "RABBITMQ_QUORUM",
+    "RABBITMQ_QUORUM_3",
+    "key_arguments",
+]
 
 EXCHANGE = "benchnews"
 
@@ -23,32 +29,47 @@ def key_arguments(number: int) -> dict[str, object]:
 class Rabbit(Peer):
     """A RabbitMQ server."""
 
+    nodes: int = 1
+    """So many servers; each queue has a member at each."""
+
     @contextmanager
     def boot(self, folder: Path, needs: Needs) -> Iterator[Running]:
-        """Start a port mapper and a server of its own with an empty store; make queues for durable
-        subscriptions."""
-        port, epmd_port = free_port(), free_port()
-        (folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = {HOST}:{port}\n")
-        (folder / "plugins").write_text("[].\n")
-        env = {
-            "HOME": str(folder),
-            "ERL_EPMD_ADDRESS": HOST,
-            "ERL_EPMD_PORT": str(epmd_port),
-            "RABBITMQ_NODENAME": f"bench{port}@localhost",
-            "RABBITMQ_DIST_PORT": str(free_port()),
-            "RABBITMQ_MNESIA_BASE": str(folder / "store"),
-            "RABBITMQ_LOG_BASE": str(folder / "log"),
-            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-        }
+        """Start a port mapper and servers of its own with empty stores, one after the other, so
+        that they form a cluster; make queues for durable subscriptions."""
+        epmd_port, ports = free_port(), [free_port() for _ in range(self.nodes)]
+        env = {"HOME": str(folder), "ERL_EPMD_ADDRESS": HOST, "ERL_EPMD_PORT": str(epmd_port)}
         epmd, server = str(self.program("epmd")), str(self.program("rabbitmq-server"))
-        with (
-            served([epmd], folder, epmd_port, env=env) as mapper,
-            served([server], folder, port, env=env) as process,
-        ):
+        with ExitStack() as stack:
+            pids = [stack.enter_context(served([epmd], folder, epmd_port, env=env)).pid]
+            for port in ports:
+                own = folder / str(port)
+                own.mkdir()
+                told = env | _settings(own, port, ports)
+                pids.insert(0, stack.enter_context(served([server], own, port, env=told)).pid)
             if needs.subscriptions:
-                _subscribe(port, needs)
-            yield Running(str(port), (process.pid, mapper.pid), self.settings)
+                _subscribe(ports[0], needs)
+            yield Running(str(ports[0]), tuple(pids), self.settings)
+
+
+def _settings(folder: Path, port: int, ports: Sequence[int]) -> dict[str, str]:
+    """The environment of one server, whose files it writes."""
+    lines = [f"listeners.tcp.1 = {HOST}:{port}"]
+    if len(ports) > 1:
+        lines.append("cluster_formation.peer_discovery_backend = classic_config")
+        named = enumerate(ports, 1)
+        lines += [
+            f"cluster_formation.classic_config.nodes.{i} = bench{p}@localhost" for i, p in named
+        ]
+    (folder / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+    (folder / "plugins").write_text("[].\n")
+    return {
+        "RABBITMQ_NODENAME": f"bench{port}@localhost",
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_MNESIA_BASE": str(folder / "store"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+    }
 
 
 def _subscribe(port: int, needs: Needs) -> None:
@@ -77,6 +98,14 @@ RABBITMQ_QUORUM = Rabbit(
     durability="quorum queue of one member, publisher confirms: synced before it is confirmed",
     workloads=_STORED_WORKLOADS,
     settings={"type": "quorum"},
+    **_COMMON,
+)
+RABBITMQ_QUORUM_3 = Rabbit(
+    name="rabbitmq-quorum-3",
+    durability="quorum queue of three members: synced by two of them before it is confirmed",
+    workloads=_STORED_WORKLOADS,
+    settings={"type": "quorum"},
+    nodes=3,
     **_COMMON,
 )
 RABBITMQ_CLASSIC = Rabbit(

@@ -245,7 +245,7 @@ class EtcdArbiter:
             raise ArbiterDriverMissing(driver="etcd3gw", extra="etcd") from error
         where = urlsplit(self._endpoint)
         authority, own, key = self._tls
-        return etcd3gw.Etcd3Client(
+        made = etcd3gw.Etcd3Client(
             host=where.hostname or "127.0.0.1",
             port=where.port or 2379,
             protocol=where.scheme,
@@ -255,6 +255,9 @@ class EtcdArbiter:
             timeout=max(self._lease_s / 3, 0.5),
             api_path=API,
         )
+        if authority is not None:  # else REQUESTS_CA_BUNDLE would be taken instead of it
+            made.session.trust_env = False
+        return made
 
     def _check(self, version: str) -> None:
         found = tuple(int(part) for part in version.partition("-")[0].split("."))

@@ -1,0 +1,204 @@
+"""Copies of the log, measured: what they cost, what a slow one costs, how fast a new one comes.
+
+    python -m bench.ha [W1 W2 W4] [--runs 5] [--data FOLDER]     three copies beside the local log
+    python -m bench.ha --failover 50 [--waiting 1000000]         what a client waits for
+    python -m bench.ha --short                                   all of it in two minutes
+
+All copies, their clients and the etcd share this machine: the ratios say what three processes cost
+here, not what three machines do. A stalled copy is one that is stopped (SIGSTOP) when all count.
+RabbitMQ with quorum queues on three nodes is measured beside it where it is installed.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.command import parser, said, show, workloads
+from bench.ha_failover import Gaps, failover
+from bench.ha_machines import Group, group
+from bench.peers.rabbitmq import RABBITMQ_QUORUM_3
+from hms.boot.bench.pairs import Row, compare
+from hms.boot.bench.systems import HMS, HmsSystem, Needs, Running, System
+from hms.store.journal.disk import READ, REAL_DISK
+from hms.store.journal.format import SEGMENT_HEADER_BYTES
+from hms.store.journal.segment_walk import last_written, opened
+
+__all__ = ["CatchUp", "Copies", "catch_up", "main"]
+
+USUAL = ("W1", "W2", "W4")
+SHORT = {"W1": 300, "W2": 20_000, "W4": 10_000}
+FAULTS = ("crash", "loss", "move")
+CATCH_UP_BODY = 64 << 10
+
+
+class Copies(HmsSystem):
+    """The same node with so many copies of its log; is_stalled: one of them is stopped."""
+
+    durability = "synced by a majority of the copies before it is confirmed"
+
+    def __init__(self, copies: int, *, is_stalled: bool = False) -> None:
+        self._copies, self._is_stalled = copies, is_stalled
+        self.name = f"hms, {copies} copies{', 1 stalled' if is_stalled else ''}"
+
+    @contextmanager
+    def run(self, folder: Path, needs: Needs) -> Iterator[Running]:
+        """Boot them; clients are given the one that leads."""
+        config = self.config(needs)
+        own = config.pop("node")["node1"]
+        with group(folder, self._copies, config, node=own) as machines:
+            leader = machines.leader
+            if self._is_stalled:
+                next(one for one in machines.machines if one is not leader).pause()
+            yield Running(leader.address, tuple(one.pid for one in machines.machines))
+
+
+class CatchUp(NamedTuple):
+    """How a new copy came up: MiB/s of the log beside those of cp, and what others did meanwhile,
+    in sends a second, beside those before."""
+
+    mib: float
+    copy_mib_s: float
+    cp_mib_s: float
+    sends_s: float
+    sends_before_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"catch-up of {self.mib:,.0f} MiB: {self.copy_mib_s:,.0f} MiB/s, cp and sync "
+            f"{self.cp_mib_s:,.0f}, ratio {self.copy_mib_s / self.cp_mib_s:.2f}; foreground "
+            f"{self.sends_s:,.0f} sends/s, {self.sends_before_s:,.0f} before, ratio "
+            f"{self.sends_s / self.sends_before_s:.2f}"
+        )
+
+
+def catch_up(folder: Path, mib: int, before_s: float) -> CatchUp:
+    """Two copies with so many MiB of live messages; the third one comes with an empty store."""
+    config: dict[str, Any] = {"hms": {"queue": {"bench": {}, "waiting": {}}}}
+    node = {"segment_bytes": "64 MiB", "max_memory_bytes": "4 GiB"}
+    with group(folder, 3, config, node=node) as machines:
+        new = next(one for one in machines.machines if one is not machines.leader)
+        new.stop()
+        shutil.rmtree(new.store)
+        with machines.connect() as connection, connection.session() as session:
+            producer = session.producer("waiting")
+            for _ in range(mib):
+                producer.send_many([os.urandom(CATCH_UP_BODY)] * ((1 << 20) // CATCH_UP_BODY))
+            sending = session.producer("bench")
+            before = _sends(lambda at_s: time.monotonic() - at_s < before_s, sending)
+            store = machines.leader.store
+            size_mib, cp_mib_s = _cp(store, folder / "cp")
+            begun_s = time.monotonic()
+            new.boot()
+            meanwhile = _sends(lambda _: not _counts(machines, new.folder.name), sending)
+            taken_s = time.monotonic() - begun_s
+    return CatchUp(size_mib, size_mib / taken_s, cp_mib_s, meanwhile, before)
+
+
+def _counts(machines: Group, name: str) -> bool:
+    return name in machines.replication()["members"]
+
+
+def _sends(goes_on: Any, producer: Any) -> float:
+    """Sends a second, one hundred at a time, while it goes on."""
+    begun_s, count = time.monotonic(), 0
+    while True:
+        producer.send_many([b"x" * 1024] * 100)
+        count += 100
+        if not goes_on(begun_s):
+            return count / (time.monotonic() - begun_s)
+
+
+def _cp(store: Path, to: Path) -> tuple[float, float]:
+    """MiB of the log's files, and MiB/s of a copy of them that is synced."""
+    files = [file for file in store.glob("*.log") if file.is_file()]
+    sizes = {file: _written(file) for file in files}
+    to.mkdir()
+    begun_s = time.monotonic()
+    for file, size in sizes.items():
+        with file.open("rb") as source, (to / file.name).open("wb") as target:
+            for at in range(0, size, 1 << 20):
+                target.write(source.read(min(1 << 20, size - at)))
+            target.flush()
+            os.fsync(target.fileno())
+    taken_s = time.monotonic() - begun_s
+    shutil.rmtree(to)
+    size_mib = sum(sizes.values()) / (1 << 20)
+    return size_mib, size_mib / taken_s
+
+
+def _written(file: Path) -> int:
+    """Up to where a segment is not zero."""
+    with opened(REAL_DISK, file, READ) as fd:
+        return last_written(REAL_DISK, fd, SEGMENT_HEADER_BYTES)
+
+
+def _systems(copies: int, *, is_short: bool) -> list[System]:
+    found: list[System] = [HMS, Copies(copies), Copies(copies, is_stalled=True)]
+    if is_short:
+        return found  # three servers of RabbitMQ take a minute to come up
+    if missing := RABBITMQ_QUORUM_3.missing():
+        said(f"{RABBITMQ_QUORUM_3.name} is skipped: {', '.join(missing)} is not installed")
+    else:
+        found.append(RABBITMQ_QUORUM_3)
+    return found
+
+
+def _faults() -> Sequence[str]:
+    if shutil.which("ip") is None or os.geteuid() != 0 or shutil.which("openssl") is None:
+        said("loss is skipped: it needs network namespaces, the commands ip and openssl, and root")
+        return [one for one in FAULTS if one != "loss"]
+    return FAULTS
+
+
+def main() -> list[Row | CatchUp | Gaps]:
+    """Print what was asked for; all that was found."""
+    made = parser("Measure copies of the log.")
+    made.add_argument("--copies", type=int, default=3)
+    made.add_argument("--failover", type=int, metavar="N", help="each fault so many times")
+    made.add_argument("--waiting", type=int, default=1_000_000, help="messages of --failover")
+    made.add_argument("--lease-s", type=float, default=3)
+    made.add_argument("--catch-up-mib", type=int, default=1024)
+    made.add_argument("--short", action="store_true", help="all of it in two minutes")
+    options = made.parse_args()
+    if shutil.which("etcd") is None:
+        sys.exit("etcd is not installed (Debian: apt install etcd-server)")
+    said(f"load of this machine: {' '.join(f'{one:.1f}' for one in os.getloadavg())}")
+    options.workload = options.workload or list(USUAL)
+    found: list[Row | CatchUp | Gaps] = []
+    with tempfile.TemporaryDirectory(prefix="bench-ha-", dir=options.data) as name:
+        folder = Path(name)
+        if options.short or options.failover is None:
+            found += _throughput(options)
+            mib, before_s = (64, 2.0) if options.short else (options.catch_up_mib, 10.0)
+            found.append(catch_up(folder / "catch-up", mib, before_s))
+            print(found[-1])
+        if options.short or options.failover is not None:
+            times, waiting = options.failover or 2, options.waiting
+            waiting = min(waiting, 10_000) if options.short else waiting
+            found += failover(folder, _faults(), times, waiting, options.lease_s, print)
+    return found
+
+
+def _throughput(options: Any) -> list[Row]:
+    """Rows of each workload; a ratio is that of the local log to the row's."""
+    rows: list[Row] = []
+    runs = 1 if options.short else options.runs
+    for workload in workloads(options):
+        is_own = not options.short or options.count
+        one = workload if is_own else replace(workload, count=SHORT.get(workload.name, 1000))
+        rows += compare(
+            _systems(options.copies, is_short=options.short), one, options.data, runs, said
+        )
+    show(options, rows)
+    return rows
+
+
+if __name__ == "__main__":
+    main()
