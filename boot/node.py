@@ -169,6 +169,8 @@ class NodeProcess:
         signal.signal(signal.SIGHUP, self._on_hangup)
         self._recover()
         freeze_survivors()  # what was recovered, perhaps millions of messages, comes first
+        if self._config.servers_of(self._node):
+            self._broker.monitor.begins()
         addresses = self._listens = self._gateway.bind()
         self._booted_at = compose.clock_ms()
         self._look_at_disk()
@@ -191,6 +193,7 @@ class NodeProcess:
         """The node is ready when its servers offer their services, or cannot."""
         if not self._servers.wait_until_settled(SERVERS_TIMEOUT_S):
             log.warning("not all servers offer their services after %g s", SERVERS_TIMEOUT_S)
+        self._broker.command(lambda _fx, _now_ms: self._broker.monitor.begun())
         log.info("node %s is ready", self._node.name)
         self._vitals.ready(self._progress(), self._own.alerts.active)
         if ready_fd is not None:

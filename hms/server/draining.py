@@ -9,6 +9,7 @@ Plain sends go on all the time, as nothing is held for them. All but holds() is 
 engine's lock.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,13 +17,14 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.session.session_objects import Connection
 from hms.engine.xa.branch import BranchState
+from hms.engine.xa.decisions import IDENTITY
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.doors.door import Words
 from hms.server.doors.native_door import decode_frame
 from hms.server.effect_release import ToConnection
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire import structures as wire
-from hms.wire.branch_requests import XaStart
+from hms.wire.branch_requests import BeginGlobal, XaStart
 from hms.wire.frames import Kind, SendHead
 
 __all__ = ["DRAINED", "DRAINING", "Draining", "Left"]
@@ -83,8 +85,10 @@ class Draining:
         """What is still under way."""
         transactions = messages = calls = 0
         clients: dict[str, None] = {}
+        of_globals = Counter(self._globals())
         for one in self._engine.state.connections.values():
             work = sum(_has_work(session) for session in one.sessions.values())
+            work = max(work, of_globals[one.number])  # a session works in a branch of it, mostly
             out = sum(len(consumer.out) for consumer in one.consumers.values())
             asked = self._monitor.calls_of(one.number)
             transactions, messages, calls = transactions + work, messages + out, calls + asked
@@ -96,6 +100,13 @@ class Draining:
                 transactions += 1
                 clients[f"branch {branch.xid.hex()[:16]}"] = None
         return Left(transactions, messages, calls, tuple(clients))
+
+    def _globals(self) -> list[int]:
+        """Connections with a global transaction that is not decided, or not carried out. What
+        stands among the decisions and is none is held for ever."""
+        decisions = self._engine.state.decisions
+        carried_out = [n for gtrid, n in list(decisions.held.items()) if gtrid != IDENTITY]
+        return [*(one.connection for one in list(decisions.active.values())), *carried_out]
 
     def finish(self) -> None:
         """Nothing is under way: apply nothing more of clients."""
@@ -115,6 +126,8 @@ class Draining:
         if self.is_over or number is None or owner is None:
             return False
         if self._registry.known(number).is_server or _is_busy(owner):
+            return False
+        if number in self._globals():
             return False
         return any(isinstance(item, tuple) and _begins(owner, item) for item in items)
 
@@ -139,7 +152,9 @@ def _begins(owner: Connection, item: Sequence[Any]) -> bool:
     if isinstance(head, SendHead):
         producer = owner.producers.get(head.producer)
         return producer is not None and producer.session.is_transacted
-    return isinstance(head, XaStart)  # what cannot be read is refused when it is applied
+    return isinstance(
+        head, XaStart | BeginGlobal
+    )  # what cannot be read is refused when it is applied
 
 
 def _named(one: Connection) -> str:

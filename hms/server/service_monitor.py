@@ -145,6 +145,12 @@ class ServiceMonitor(Protocol):
 
     # calls
 
+    def begins(self) -> None:
+        """The node starts its servers: a call of what nobody offers yet waits."""
+
+    def begun(self) -> None:
+        """They are there, or cannot be."""
+
     def calls_of(self, connection: int) -> int:
         """How many calls of a connection have not ended, conversations too."""
 

@@ -63,7 +63,7 @@ class Monitor:
         registry = self._registry = ServiceRegistry(calls)
         conversations = self._conversations = ConversationRelay(calls, registry)
         listeners = self._listeners = ListenerDispatch(calls, registry)
-        self._block_ms = block_ms
+        self._block_ms, self._is_beginning = block_ms, False
         self.effects, self.changed, self.times = calls.effects, calls.changed, calls.times
         self.number_from = calls.number_from
         self.introduce, self.advertise = registry.introduce, registry.advertise
@@ -85,6 +85,15 @@ class Monitor:
         """Data of calls that wait for a server."""
         return self._calls.bytes_waiting
 
+    def begins(self) -> None:
+        """The node starts its servers: a call of what nobody offers yet waits."""
+        self._is_beginning = True
+
+    def begun(self) -> None:
+        """They are there, or cannot be."""
+        self._is_beginning = False
+        self._registry.expect_no_more()
+
     # calls
 
     def calls_of(self, connection: int) -> int:
@@ -96,7 +105,9 @@ class Monitor:
         self._calls.times.now_ms = now_ms
         service = self._calls.services.get(head.service)
         if service is None or not service.is_offered:
-            raise ServiceNotFound(service=head.service)
+            if not self._is_beginning:
+                raise ServiceNotFound(service=head.service)
+            service = self._registry.expect(head.service)
         if head.mode not in MODES:
             raise InvalidArgument(what="mode", detail=f"{head.mode} is no mode of a call")
         timeout_ms = self._timeout_ms(head)

@@ -129,6 +129,19 @@ class ServiceRegistry:
         for tally in self._groups.values():
             tally.tick(now_ms)
 
+    def expect(self, name: str) -> Service:
+        """A server that is being started may offer it; for EXPECTED_MS at most."""
+        service = self._calls.service(name)
+        service.is_expected = True
+        return service
+
+    def expect_no_more(self) -> None:
+        """No server is being started: what none has offered yet is given up."""
+        for service in list(self._calls.services.values()):
+            if service.is_expected and not service.servers and not service.last_group:
+                service.is_expected, service.expected_until_ms = False, None
+                self._give_up_unless_offered(service)
+
     # inside
 
     def _check_signature(self, server: Server, service: str, signature: str) -> None:
