@@ -11,6 +11,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from hms.boot.counts import counted
 from hms.boot.demo.arbiter import arbiter
 from hms.boot.demo.books import balance, print_table
 from hms.boot.demo.flights import ORIGINS, as_message, by_day, read_month
+from hms.boot.demo.spark import count_at_each
 from hms.boot.demo.workers import Worker, client_acknowledged, transacted
 from hms.boot.replicating import begin_replicas
 from hms.client.connection import Connection
 from hms.errors.catalogue import InvalidArgument
+from hms.store.journal.confirmed_place import confirmed_place
 from hms.testing import TestNode
 from hms.testing.ports import free_port
 
@@ -136,13 +139,37 @@ def _play(machines: Sequence[TestNode], flights: list[dict[str, str]], days: int
             worker.finish(LATEST_S)
         now = _await_all(machines)
         lines = balance([connection], sent, {q: worker.seen for q, worker in workers.items()})
+        faults = _count(machines, now["replica"], sum(map(len, sent.values())))
     names = ", ".join(sorted(now["members"]))
     click.echo(f"{now['replica']} leads in epoch {now['epoch']}; copies that count: {names}.")
     print_table(lines)
-    faults = [fault for line in lines for fault in line.faults]
+    faults += [fault for line in lines for fault in line.faults]
     for fault in faults:
         click.secho(fault, fg="red")
     return not faults
+
+
+def _count(machines: Sequence[TestNode], primary: str, sent: int) -> list[str]:
+    """Spark reads the copy that leads and one that follows, when the latter may be read as far."""
+    if find_spec("pyspark") is None:
+        click.echo("Spark is not installed here: nobody counts at a standby.")
+        return []
+    leader = next(one for one in machines if one.folder.name == primary)
+    standby = next(one for one in machines if one is not leader)
+    until = time.monotonic() + LATEST_S
+    while confirmed_place(standby.store) != confirmed_place(leader.store):
+        assert time.monotonic() < until, f"waited {LATEST_S} s in vain for a standby"
+        time.sleep(0.1)
+    click.echo("Spark reads the history at the copy that leads, and at a standby ...")
+    stores = {one.folder.name: one.store for one in (leader, standby)}
+    counted_at = count_at_each(stores)
+    for name, count in counted_at.items():
+        click.echo(f"  {name}{' (leads)' if name == primary else ''}: {count:,} sent flights")
+    return [
+        f"the history at {name} has {count} sent flights, {sent} were sent"
+        for name, count in counted_at.items()
+        if count != sent
+    ]
 
 
 def _send(

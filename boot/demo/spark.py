@@ -1,6 +1,8 @@
 """The history of the demonstration: Spark reads it from the running node, and replays a day."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 
@@ -13,6 +15,7 @@ from hms.testing import TestNode
 REPLAYED_DAY = 10
 REPLAYED_QUEUE, REPLAY_QUEUE = "FLIGHTS.LGA", "FLIGHTS.REPLAYED"
 SELECTOR = f"day = {REPLAYED_DAY} AND carrier = 'DL'"
+SENT = "event = 'sent' AND destination LIKE 'FLIGHTS.%'"
 WORST = """
     SELECT string_properties['carrier'] AS carrier, count(*) AS flights,
            round(avg(long_properties['dep_delay']), 1) AS mean_delay
@@ -35,7 +38,7 @@ def read_and_replay(
         register(spark)
         history = spark.read.format("hms").option("path", str(running.store)).load()
         history.createOrReplaceTempView("history")
-        sent = history.where("event = 'sent' AND destination LIKE 'FLIGHTS.%'").count()
+        sent = history.where(SENT).count()
         worst = spark.sql(WORST).collect()
         click.echo("The ten carriers with the longest mean departure delay, in minutes:")
         for row in worst:
@@ -54,6 +57,20 @@ def read_and_replay(
     finally:
         spark.stop()
     return _compare(connection, flights, sent, report.sent)
+
+
+def count_at_each(stores: Mapping[str, Path]) -> dict[str, int]:
+    """How many sent flights the history of each copy of one log has, as Spark counts them; the
+    processes work on."""
+    spark = session("hms-demo")
+    try:
+        register(spark)
+        return {
+            name: spark.read.format("hms").option("path", str(store)).load().where(SENT).count()
+            for name, store in stores.items()
+        }
+    finally:
+        spark.stop()
 
 
 def _compare(

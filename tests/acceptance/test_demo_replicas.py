@@ -4,6 +4,7 @@ HMS_HA=full: the whole month.
 """
 
 import os
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -24,6 +25,10 @@ def test_the_books_balance_after_the_machine_that_led_was_killed(capsys):
     assert code == 0, said
     assert "which led, was killed (kill -9)" in said
     assert "copies that count: a, b, c." in said
+    counts = re.findall(r"^  [abc]( \(leads\))?: ([0-9,]+) sent flights$", said, re.MULTILINE)
+    assert [leads for leads, _ in counts] == [" (leads)", ""]  # at the primary, at a standby
+    (count,) = {int(number.replace(",", "")) for _, number in counts}
+    assert f"{count:,} flights left New York" in said
     lines = [line.split() for line in said.splitlines() if line.startswith("FLIGHTS.")]
     assert [line[-1] for line in lines] == ["balance"] * 3
 
