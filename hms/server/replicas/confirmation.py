@@ -163,7 +163,7 @@ class Confirmation:
         admitted = self._admitted(now_s)
         kept = admitted if admitted is not None else self._kept(now_s)
         if kept is None and self._wished is None:
-            return None
+            return self._of_rule(now_s)
         removed = self._removed
         kept = [one for one in kept or self.now.members if one.name not in removed]
         return structs.replace(
@@ -174,6 +174,13 @@ class Confirmation:
             removed=removed,
             is_forced=self.now.is_forced and len(kept) < self._limits.copies_min,
         )
+
+    def _of_rule(self, now_s: float) -> Configuration | None:
+        """The same members, where hms.conf says another number of them by now (`confirm`), and as
+        many are here."""
+        copies = copies_needed(len(self.now.members), is_all=self._limits.is_all)
+        new = structs.replace(self.now, version=self.now.version + 1, copies=copies)
+        return new if copies != self.now.copies and self._are_here(new, now_s) else None
 
     @property
     def _removed(self) -> tuple[str, ...]:

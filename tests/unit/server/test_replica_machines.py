@@ -338,6 +338,29 @@ def test_one_of_three_that_stalls_keeps_nobody_waiting():
     assert [one.name for one in made.wanted(160).members] == ["a", "b"]
 
 
+@pytest.mark.parametrize(("is_all", "before", "after"), [(True, 2, 3), (False, 3, 2)])
+def test_another_rule_in_the_configuration_file_holds_when_enough_copies_are_here(
+    is_all, before, after
+):
+    """`confirm` was changed, and the node booted: the members stay, how many confirm does not; and
+    nothing waits for a copy that is away."""
+    limits = Limits(2, 2, 60, is_all=is_all)
+    made = confirming(three(copies=before), "a", "c", limits=limits)
+    for one in (THREE[0], THREE[2]):
+        made.acked(one.copy_id, 1)
+    wanted = made.wanted(100)
+    assert (wanted.copies, wanted.version) == (after, made.now.version + 1)
+    assert wanted.members == made.now.members
+    made.asking(wanted)
+    made.synced(1)
+    assert made.may_ask(wanted)
+    made.settled(wanted)
+    assert made.wanted(100) is None
+    away = confirming(three(copies=2), "a", limits=Limits(2, 2, 60, is_all=True))
+    away.acked("1" * 32, 1)
+    assert away.wanted(100) is None
+
+
 def test_with_confirm_all_the_one_that_is_silent_counts_no_more_soon():
     """Every confirmation waits for it."""
     made = confirming(three(copies=3), "a", limits=Limits(2, 2, 60, is_all=True))
