@@ -60,6 +60,8 @@ BEATS_PER_LEASE: Final = 5
 LOOKS_PER_LEASE: Final = 20
 LOST_S: Final = 0.25
 """So often the arbiter is asked when the connection to the primary ended."""
+SOON_S: Final = 0.05
+"""How often at first, when the primary has left or is lost; less and less often from then on."""
 _IDLE: Final = threading.Event()
 """Never set: who has no link waits for the next look."""
 
@@ -102,6 +104,8 @@ class Follower:
         self._is_resumed = False
         self._is_lost = False
         """The connection to the primary ended, as it does when its process ends."""
+        self._alone_s: float | None = None
+        """Since when nobody leads here, as far as it is known."""
         self._may_be_repaired = True
         self._damaged: dict[int, int] = {}
         """Where segments are damaged, as the primary was told."""
@@ -134,7 +138,7 @@ class Follower:
             self._is_lost, self._looked_s = True, float("-inf")
         if self._is_look_due(self._clock_s()) and (won := self._look()) is not None:
             return won
-        self._take(pause_s)
+        self._take(pause_s if self._alone_s is None else min(pause_s, SOON_S))
         return None
 
     def end(self) -> None:
@@ -149,10 +153,16 @@ class Follower:
     def _is_look_due(self, at_s: float) -> bool:
         """The primary is silent; while it is the arbiter is asked several times in a lease."""
         is_there = not (self._leadership.is_left or self._is_lost)
+        if is_there:
+            self._alone_s = None
+        elif self._alone_s is None:
+            self._alone_s = at_s
         if is_there and at_s - self._heard_s < self._beats_s:
             return False
         pause_s = self._group.lease_s / BEATS_PER_LEASE / SILENT_BEATS
-        return at_s - self._looked_s >= (min(pause_s, LOST_S) if self._is_lost else pause_s)
+        if self._alone_s is not None:
+            pause_s = min(pause_s, LOST_S, max(SOON_S, (at_s - self._alone_s) / 8))
+        return at_s - self._looked_s >= pause_s
 
     def _look(self) -> Won | None:
         at_s = self._looked_s = self._clock_s()
@@ -247,8 +257,9 @@ class Follower:
 
     def _hang_up(self) -> None:
         if self._link is not None:
-            with suppress(OSError):
-                self._say(Bye())
+            if not (self._leadership.is_left or self._is_lost):  # else it would wait to be heard
+                with suppress(OSError):
+                    self._say(Bye())
             self._link.close()
             self._link = None
 

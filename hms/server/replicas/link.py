@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
 from hms.errors.catalogue import ReplicaAddressInUse
 from hms.server.links.key_guard import Guard
@@ -182,21 +183,27 @@ class Speaking(_Link):
         peer = group.peers[primary]
         if self._guard is not None:
             self._guard.introduce(self.socket, peer.public_key)
-        self._monitor = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self._is_up = False
+        self._monitor = self.socket.get_monitor_socket(zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED)
         self.poller.register(self._monitor, zmq.POLLIN)
         self.socket.connect(peer.address)
 
     def is_lost(self) -> bool:
         """The connection has ended since this was asked: its machine closes it when the process
         ends, so a crash is noticed before its silence."""
-        events = 0
+        is_lost = False
         with suppress(zmq.Again):
-            while self._monitor.recv_multipart(zmq.NOBLOCK):
-                events += 1
-        return events > 0
+            while True:
+                told = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+                self._is_up = told["event"] == zmq.EVENT_CONNECTED
+                is_lost = is_lost or not self._is_up
+        return is_lost
 
     def close(self) -> None:
-        """What was said last still goes out, for a moment."""
+        """What was said last still goes out, for a moment, where somebody is there."""
+        self.is_lost()
+        if not self._is_up:
+            self.socket.setsockopt(zmq.LINGER, 0)
         self.poller.unregister(self._monitor)
         self.socket.disable_monitor()
         self._monitor.close(0)  # else the context would never end
