@@ -372,7 +372,7 @@ class Gateway:
             ledger = self.ledger
             if not ledger.came(peer.key, size):
                 self._close_peer(peer)
-            elif not self._on_frames(peer.key, batch):
+            elif not self._on_frames(peer.key, batch) and self._is_reading:
                 ledger.handled(peer.key, size)
                 fault = TooManyRequests(
                     what="frames of one connection", count=len(batch), limit="told in the WELCOME"

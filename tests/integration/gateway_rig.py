@@ -32,6 +32,7 @@ class Rig:
 
     def __init__(self, addresses, clock, **limits):
         self.frames, self.lost, self.takes, self.clock = queue.Queue(), queue.Queue(), True, clock
+        self.on_refusal = lambda: None
         self.order = []
         every = {
             "frame_bytes_max": FRAME_BYTES_MAX,
@@ -75,6 +76,8 @@ class Rig:
         if self.takes:
             for envelope, payload in frames:
                 self.frames.put((key, envelope.kind, payload))
+        else:
+            self.on_refusal()
         return self.takes
 
     def stop(self):

@@ -14,6 +14,7 @@ from hms.server import listening_sockets
 from hms.server.address_faults import unusable
 from hms.server.gateway import Gateway, GatewayLimits
 from hms.wire.frames import Kind, frame
+from tests.support.waiting import wait_until
 
 __all__ = ["client", "rig"]  # the fixtures
 
@@ -186,6 +187,18 @@ def test_a_draining_gateway_takes_nothing_and_still_sends(rig, client):
 
     assert receive(client)[2] == b"two"
     assert rig.frames.empty()
+
+
+def test_what_was_read_when_the_node_stopped_is_no_fault_of_its_sender(rig, client):
+    """The lanes are closed by then: it is not taken, and its sender is told how the rest ended."""
+    key = rig.login(client)
+    rig.takes = False
+    rig.on_refusal = rig.gateway.stop_reading
+    client.send_multipart(frame(Kind.SEND, b"", 4))
+    wait_until(lambda: not rig.gateway._is_reading)
+    rig.send(key, frame(Kind.EVENT, b"the end"))
+
+    assert receive(client)[2] == b"the end"
 
 
 def test_what_was_put_before_stop_is_sent():
