@@ -116,9 +116,12 @@ class Switching:
         return SwitchoverRefused(node=self._node.name, to=to, detail=detail)
 
     def _answer(self, later: Later, said: dict[str, Any] | HmsError) -> None:
-        def answer(fx: Effects, _now_ms: int) -> None:
-            for connection, correlation in later.asked:
+        def answer(fx: Effects, now_ms: int) -> None:
+            for connection, correlation, audit in later.asked:
+                if connection not in self._broker.engine.state.connections:
+                    continue
                 if isinstance(said, HmsError):
+                    audit(said.number or 0, now_ms, fx)
                     fx.out.append(Refusal(connection, correlation, said))
                 else:
                     fx.out.append(Reply(connection, correlation, said))

@@ -4,6 +4,7 @@ another replica is to lead, or to count."""
 from collections.abc import Callable
 from typing import Any
 
+from hms.engine.effects import Effects
 from hms.errors.catalogue import NotSupported
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
@@ -22,11 +23,11 @@ NODE_OPERATIONS = (
 
 
 class Later:
-    """An answer that comes later. asked: connections that wait for it, with their correlations;
-    under the engine's lock."""
+    """An answer that comes later. asked: connections that wait for it, with their correlations, and
+    what audits the number of an error; under the engine's lock."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, int]] = []
+        self.asked: list[tuple[int, int, Callable[[int, int, Effects], None]]] = []
         self.then: Callable[[HmsError | None], None] = lambda _fault: None
         """Told the end: None when it was done."""
 

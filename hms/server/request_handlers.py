@@ -2,6 +2,7 @@
 commands."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from hms.engine.admin.operation_slices import SLICED
@@ -419,8 +420,10 @@ class RequestHandlers:
             raise
         finally:
             self._ordered(connection, request, error, now_ms, fx)
-        if isinstance(value, Later):
-            value.asked.append((connection, correlation))
+        if isinstance(value, Later):  # that it was ordered is audited, and a refusal too
+            value.asked.append(
+                (connection, correlation, partial(self._ordered, connection, request))
+            )
             return
         fx.must_wait = True
         fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))

@@ -1,6 +1,7 @@
 """A secured group: clients follow the log over take-overs and moves, encrypted all the way, to
 machines that each have a key of their own."""
 
+import json
 import os
 
 import pytest
@@ -89,6 +90,13 @@ def client(machines, known, **given):
     )
 
 
+def audited(node):
+    """What came of each switchover."""
+    code, said = hms_command(node, "audit", "list", "--json")
+    assert code == 0, said
+    return [one["result"] for one in json.loads(said) if one["command"] == "replica.switchover"]
+
+
 @pytest.mark.timeout(240)
 def test_clients_follow_a_secured_log_to_a_machine_with_another_key(two):
     """A crash and a planned move back, under one client that knows both keys; one that knows the
@@ -113,6 +121,11 @@ def test_clients_follow_a_secured_log_to_a_machine_with_another_key(two):
         producer.send(b"5")
         assert not held.done()
         with hms.connect(b.node.address) as operator:
+            work = both.session(transacted=True)
+            work.producer("orders").send(b"rolled back")
+            with pytest.raises(hms.SwitchoverRefused, match=r"client \d+ \(billing\)"):
+                operator.administer("replica.switchover", {"drain_s": 0.1})
+            work.rollback()
             operator.administer("replica.switchover")
         held.result(WAIT_S)
         producer.send(b"6")
@@ -125,5 +138,6 @@ def test_clients_follow_a_secured_log_to_a_machine_with_another_key(two):
         assert sorted(found) == [b"1", b"2", b"3", b"4", b"5", b"6"]
         assert consumer.receive(0) is None
         assert [one.kind for one in told if one.kind == "moved"] == ["moved"]
+    assert audited(a.node) == ["ok", 5073, "ok"]  # ordered, refused; ordered
     with pytest.raises(hms.HmsError):
         hms.connect(a.address, user="billing", password=PASSWORD, connect_timeout_s=3)
