@@ -388,6 +388,7 @@ class NodeProcess:
         facts = self._taken.facts()
         if "replication" in facts:
             facts["replication"] |= self._failing_back.facts()
+            facts["replication"]["drains_for"] = self._switching.drains_for
         return facts
 
     def _figures(self) -> dict[str, Any]:

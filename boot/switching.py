@@ -45,6 +45,8 @@ class Switching:
         self.is_stopping = False
         """The node is stopped for another reason."""
         self.is_on = False
+        self.drains_for = ""
+        """The replica that is to lead when what was begun has ended; "" while nothing drains."""
         self.to = ""
         """The replica that is to lead from now on: this process then follows."""
 
@@ -56,7 +58,7 @@ class Switching:
             raise self._refused(asked.to, "a switchover is under way")
         to = self._target(asked.to)
         drain_s = self._node.drain_s if asked.drain_s is None else asked.drain_s
-        later, self.is_on = Later(), True
+        later, self.is_on, self.drains_for = Later(), True, to
         about = to, drain_s, asked.is_forced, later
         threading.Thread(target=self._run, args=about, name="hms-switch", daemon=True).start()
         return later
@@ -73,7 +75,7 @@ class Switching:
             self._drain(to, drain_s, is_forced=is_forced)
         except HmsError as fault:
             self._broker.command(lambda fx, _: draining.end(fx))
-            self.is_on = False
+            self.is_on, self.drains_for = False, ""
             self._goes_on()
             log.warning("all goes on here: %s", fault)
             self._answer(later, fault)
