@@ -65,7 +65,7 @@ class _Sender(threading.Thread):
         """When the first send was confirmed behind that time."""
         wait_for(lambda: self.fault or self.times[-1:] > [at_s], "a confirmed send")
         if self.fault is not None:
-            raise BenchFailed(f"a client was told of {self.fault}")
+            raise BenchFailed(f"a client got {self.fault}")
         return next(one for one in self.times if one > at_s)
 
     def longest_since(self, at_s: float) -> float:

@@ -321,6 +321,11 @@ class NodeProcess:
         )
         if self._linking is not None:
             self._linking.lanes = self._lanes
+        self._taken.configurations(self._configured)
+
+    def _configured(self, copies: str) -> None:
+        """Other copies of the log count, or another one leads: the log has it."""
+        self._broker.command(lambda fx, now_ms: self._engine.configured(copies, now_ms, fx))
 
     def _engine_bytes(self) -> int:
         return self._engine.state.held_bytes + self._broker.monitor.bytes_waiting

@@ -52,8 +52,8 @@ class Taken(msgspec.Struct, frozen=True):
     directory, or of a replica that leads; has_waited: it stood by, and its parent process was told
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
     leads, and how another one is to, may_lead: whether it could; readiness, sent_away_in: of a
-    preferred one (failing_back); add, remove: have a replica count, or count no more; troubles:
-    what is an alert."""
+    preferred one (failing_back); configurations: has each told that holds; add, remove: have a
+    replica count, or count no more; troubles: what is an alert."""
 
     node: Node
     store: Store
@@ -66,6 +66,7 @@ class Taken(msgspec.Struct, frozen=True):
     may_lead: Callable[[str], str] | None = None
     readiness: Callable[[str], tuple[int, str]] | None = None
     sent_away_in: Callable[[str], int] = lambda _name: 0
+    configurations: Callable[[Callable[[str], None]], None] = lambda _told: None
     add: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
     troubles: Callable[[], dict[str, str]] = dict
@@ -114,7 +115,8 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
         primary.add(name, replicating.peers_now(config, node))
 
     moves = primary.hand_over, primary.may_lead, primary.readiness, primary.sent_away_in
-    about = led.files_disk, led.describe, primary.epoch, *moves, add, primary.remove
+    more = primary.follow_configurations, add, primary.remove
+    about = led.files_disk, led.describe, primary.epoch, *moves, *more
     return Taken(node, led.store, primary, told.has_waited, *about, primary.troubles)
 
 

@@ -219,6 +219,20 @@ def switchover(
         click.get_current_context().exit(1)
 
 
+@replica.command()
+@target_options
+def history(target: Target) -> None:
+    """Show which copies counted when, who led them, and why, as this machine's log and history have
+    it; the newest last."""
+    from hms.history.audit_trail import configurations_of_log  # noqa: PLC0415 - not for --help
+
+    _, node = _node(target)
+    rows = [
+        {"at": one.at_ms / 1000, "copies": one.copies} for one in configurations_of_log(node.store)
+    ]
+    show_table(target, rows, empty="nothing of it is in this log")
+
+
 replica.add_command(repair)
 
 

@@ -172,6 +172,11 @@ class Engine:
         """Note in the log that the node stopped in order."""
         write(self.state, node_event(NodeEvent("stopped", self.state.at(now_ms))), fx)
 
+    def configured(self, copies: str, now_ms: int, fx: Effects) -> None:
+        """Note in the log which copies of it count, and who leads them."""
+        event = NodeEvent("configured", self.state.at(now_ms), copies=copies)
+        write(self.state, node_event(event), fx)
+
     def dictionary(self) -> Record:
         """The record that opens every segment of the log."""
         state = self.state

@@ -8,14 +8,14 @@ import msgspec
 
 from hms.errors.catalogue import StoreCorrupt
 from hms.history.tables import audit_of_tables
-from hms.records import RecordType
+from hms.records import NodeEvent, RecordType, decode_node_event
 from hms.records.audit import AuditEntry, decode_audit
 from hms.store.journal.audit_files import audit_files, audit_payloads
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.reader import list_segments, read_segment
 from hms.store.journal.segment_walk import AUDIT_SUFFIX, survey_alone
 
-__all__ = ["entries_of_log", "entries_of_tables"]
+__all__ = ["configurations_of_log", "entries_of_log", "entries_of_tables"]
 
 
 def entries_of_log(folder: Path, newest: int | None = None) -> Iterator[AuditEntry]:
@@ -36,6 +36,14 @@ def entries_of_log(folder: Path, newest: int | None = None) -> Iterator[AuditEnt
         for _, kind, _, payload, _ in read_segment(file):
             if kind == RecordType.AUDIT:
                 yield _decoded(payload, str(file))
+
+
+def configurations_of_log(folder: Path) -> Iterator[NodeEvent]:
+    """When other copies of a replicated log counted, or another one led; of log and history."""
+    for info in list_segments(folder):
+        for _, kind, _, payload, _ in read_segment(info.file):
+            if kind == RecordType.NODE and (event := decode_node_event(payload)).copies:
+                yield event
 
 
 def entries_of_tables(

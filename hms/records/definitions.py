@@ -70,12 +70,14 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeEvent(msgspec.Struct, frozen=True):
-    """what: "booted" or "stopped"; boot: "WARM" or "COLD"."""
+    """what: "booted", "stopped" or "configured"; boot: "WARM" or "COLD"; copies: which ones count
+    from here on, who leads them in which epoch, and why."""
 
     what: str
     at_ms: int
     boot: str = ""
     version: str = ""
+    copies: str = ""
 
 
 def defined(definition: Definition) -> Record:
@@ -115,7 +117,7 @@ def decode_dictionary(payload: bytes | memoryview) -> Snapshot:
 
 
 def node_event(event: NodeEvent) -> Record:
-    """The node booted or stopped."""
+    """The node booted or stopped, or other copies of its log count."""
     return Record(RecordType.NODE, 1, (_encode(event),))
 
 

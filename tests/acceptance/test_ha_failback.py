@@ -1,12 +1,22 @@
 """The preferred machine leads again by itself, as planned (F-K3)."""
 
+import json
+import re
+
 import pytest
 
 import hms
 from hms.testing.ports import free_port
-from tests.acceptance.ha_rig import WAIT_S, Sender, bodies, connect
+from tests.acceptance.ha_rig import WAIT_S, Sender, bodies, connect, hms_command
 from tests.acceptance.pair_rig import arbiter, pair
 from tests.support.waiting import wait_until
+
+
+def told_of_copies(one):
+    """What the log of a machine says."""
+    code, said = hms_command(one, "replica", "history", "--json")
+    assert code == 0, said
+    return [row["copies"] for row in json.loads(said)]
 
 
 @pytest.mark.timeout(240)
@@ -53,5 +63,20 @@ def test_the_preferred_machine_leads_again_by_itself(tmp_path):
         sender.wait_for(20)
         sender.end()
         assert bodies(*two.machines) == sender.confirmed
+        two.wait_for_both()
+        known = {one.folder.name: told_of_copies(one) for one in two.machines}
+        assert known["a"] == known["b"]  # at both, in one order
+        leads = [
+            re.match(r"epoch (\d+), (.) leads; .*; (.*)$", line).groups() for line in known["a"]
+        ]
+        changes = [one for one in leads if one[2] != "members changed"]
+        assert changes == [
+            ("1", "a", "campaign"),
+            ("2", "b", "campaign"),
+            ("3", "a", "handed over by b"),
+            ("4", "b", "handed over by a"),
+            ("5", "a", "handed over by b"),
+        ]
+        assert any("a, b count, 2 confirm; members changed" in line for line in known["a"])
         with hms.connect([a.address, b.address]) as client, client.session() as session:
             assert session.consumer("held").receive(WAIT_S).body == b"work"

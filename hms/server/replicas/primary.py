@@ -151,6 +151,7 @@ class Primary:
         self.on_stopped: Callable[[], None] = lambda: None
         self.on_blocked: Callable[[str], None] = lambda _what: None
         """Told what a confirmation waits for, when copies do not come."""
+        self._on_configured: Callable[[str], None] = lambda _copies: None
         self._blocked_since_s: float | None = None
         self._arbiter_fault = ""
         """Why it did not answer last."""
@@ -389,6 +390,19 @@ class Primary:
             starts = [one.member.start for one in links if one.member.name == name]
             return max(starts, default=0), self._confirmation.lacks(name, self._clock_s())
 
+    def follow_configurations(self, told: Callable[[str], None]) -> None:
+        """Have each configuration told that holds from now on, this one first."""
+        self._on_configured = told
+        before = self._leadership.handed_by
+        told(
+            self._told(self._confirmation.now, f"handed over by {before}" if before else "campaign")
+        )
+
+    def _told(self, now: Configuration, cause: str) -> str:
+        names = ", ".join(one.name for one in now.members)
+        leads = f"epoch {now.epoch}, {now.primary} leads; version {now.version}"
+        return f"{leads}: {names} count, {now.copies} confirm; {cause}"
+
     def sent_away_in(self, name: str) -> int:
         """The start of a replica's process that handed the lead over to this one, as an operator
         wanted; 0 when it was another way."""
@@ -498,6 +512,8 @@ class Primary:
             before, after = self._confirmation.now, now
             self._confirmation.settled(now)
             self._advanced.notify_all()
+        if (before.members, before.copies) != (after.members, after.copies):
+            self._on_configured(self._told(after, "members changed"))
         if before.members != after.members:
             names = ", ".join(one.name for one in after.members)
             log.warning("copies that count: %s; %d confirm", names, after.copies)
