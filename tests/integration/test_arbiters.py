@@ -384,6 +384,29 @@ def test_one_that_is_not_reached_says_nothing(make):
     assert not one.renew()
 
 
+def test_a_lease_that_could_not_be_given_to_another_is_when_it_is_asked_again(etcd):
+    """Else whoever is first leads when it ends, perhaps the one that handed over."""
+    one = EtcdArbiter([etcd.url], "d", "again", LEASE_S)
+    one.begin(FIRST)
+    one.campaign(1, "a", 1)
+    etcd.stop()
+    with pytest.raises(ArbiterUnavailable):
+        one.resign("c")
+    etcd.start()
+
+    def is_resigned():
+        try:
+            one.resign("c")
+        except ArbiterUnavailable:
+            return False
+        return True
+
+    wait_until(is_resigned, WAIT_S)
+    standing = one.read()
+    assert (standing.leader, standing.preferred) == (None, "c")
+    one.close()
+
+
 def test_etcd_that_stops_is_unknown_and_goes_on(etcd):
     """The next call goes to the next endpoint; a leader has its lease again."""
     one = EtcdArbiter([etcd.url, "http://127.0.0.1:1"], "d", "stops", LEASE_S)

@@ -147,15 +147,16 @@ class EtcdArbiter:
 
     def resign(self, to: str = "") -> None:
         """See Arbiter."""
-        granted, self._granted = self._granted, None
+        granted = self._granted
         if granted is None:
             return
         if to:
             put = {"key": self._key("preferred"), "value": _coded(to), "lease": self._new_lease()}
             _, leader, _ = self._look()
-            if leader is not None:
+            if leader is not None and _leader(leader) == granted:
                 self._transaction([_unchanged(leader)], [{"requestPut": put}])
         self._revoke(self._lease_id)
+        self._granted = None  # not before: asked again, it is done again
 
     def ended(self, granted: Leader) -> bool:
         """See Arbiter."""

@@ -102,7 +102,8 @@ class Arbiter(Protocol):
         and the epoch is still the last. False: it is not, or none was given."""
 
     def resign(self, to: str = "") -> None:
-        """Give the lease back; for one lease only the replica `to` may campaign."""
+        """Give the lease back; for one lease only the replica `to` may campaign. Asked again, when
+        nobody knows whether it was done, it is done once."""
 
     def ended(self, granted: Leader) -> bool:
         """The process of a leader was seen to end: so does its lease, and for one lease a Standing

@@ -120,10 +120,11 @@ class PostgresqlArbiter:
 
     def resign(self, to: str = "") -> None:
         """See Arbiter."""
-        granted, self._granted = self._granted, None
+        granted = self._granted
         if granted is not None:
             who = (*self._key, granted.replica, granted.epoch)
             self._one(_RESIGN, (to or None, self._lease_s, *who))
+        self._granted = None  # not before: asked again, it is done again
 
     def ended(self, granted: Leader) -> bool:
         """See Arbiter."""

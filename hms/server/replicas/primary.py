@@ -88,6 +88,9 @@ BEHIND_BYTES_MAX: Final = 64 << 20
 still while the others confirm costs no more memory."""
 BEATS_PER_LEASE: Final = 5
 RENEWALS_PER_LEASE: Final = 3
+RESIGNS: Final = 3
+"""So often the lease is given to a successor, each time for a third of it at most: else it ends by
+itself, and whoever is first leads, perhaps this one again."""
 LOOKS_PER_LEASE: Final = 10
 JOIN_S: Final = 10.0
 PLACE_S: Final = 0.1
@@ -433,8 +436,16 @@ class Primary:
         self.on_stopped()
 
     def _resign(self) -> None:
-        with suppress(HmsError):
-            self._arbiter.resign(self._successor)
+        for _ in range(RESIGNS if self._successor else 1):
+            try:
+                self._arbiter.resign(self._successor)
+            except ArbiterUnavailable as fault:
+                log.warning("the lease is not given back: %s", fault)
+            except HmsError as fault:
+                log.warning("the lease ends by itself: %s", fault)
+                return
+            else:
+                return
 
     def _fail(self, fault: HmsError) -> None:
         """Confirm nothing more, and tell the node once."""
