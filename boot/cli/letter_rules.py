@@ -104,9 +104,10 @@ def _telling(target: Target) -> Callable[[Any], None]:
     def tell(one: Any) -> None:
         text = f"{one.letter} line {one.line} {one.action}"
         text += f" {one.to}" if one.to else ""
+        text += f" at {one.node}" if one.node else ""
         text += f": failed: {one.fault}" if one.fault else ""
         said = {"letter": one.letter, "line": one.line, "action": one.action, "to": one.to}
-        target.say(text, said | {"fault": one.fault})
+        target.say(text, said | {"node": one.node, "fault": one.fault})
 
     return tell
 

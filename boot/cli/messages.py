@@ -1,6 +1,7 @@
 """hms message: look at messages that wait, move, copy, delete, expire and alter them."""
 
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -29,6 +30,7 @@ COLUMNS = ("id", "time", "type", "priority", "kind", "bytes", "count", "state", 
 LISTED = ("id", "time", "kind", "bytes", "count", "state")
 KINDS = ("bytes", "text", "map", "stream", "object", "file", "empty")
 _KIND_MASK = 15
+ARRIVAL_S, ARRIVAL_POLL_S = 10.0, 0.02
 _TIMES = ("time", "expires", "due")
 
 _SELECTION = (
@@ -165,11 +167,17 @@ def _said(data: bytes | None, how: str) -> str:
 @target_options
 @click.argument("place")
 @click.option("--to", required=True, help="The queue that gets them.")
+@click.option("--to-node", "node", default="", help="The queue is at this node of the cluster.")
 @click.option("--reset-count", is_flag=True, help="As if they had never been delivered.")
 @_changing
-def move(target: Target, place: str, to: str, reset_count: bool, **rest: Any) -> None:
-    """Move messages to another queue; they keep id, time, priority, expiry and properties."""
-    _change(target, place, "moved", "move", rest, to=to, reset_count=reset_count)
+def move(target: Target, place: str, to: str, node: str, reset_count: bool, **rest: Any) -> None:
+    """Move messages to another queue; they keep id, time, priority, expiry and properties.
+
+    With --to-node they go to that node's queue. What it does not take comes back, and is told; so is
+    what is still on its way after 10 s, which goes on without this command.
+    """
+    more = {"to": to, "reset_count": reset_count} | ({"node": node} if node else {})
+    _change(target, place, "moved", "move", rest, **more)
 
 
 @message.command()
@@ -241,13 +249,27 @@ def _change(
             f"{place}: {verb}", partial(getattr(found.dry_run(), verb), **more), is_sure=is_sure
         )
         so_far: list[Any] = []
+        before = found.forwarded()["came_back"] if more.get("node") else 0
         try:
             outcome = getattr(found, verb)(**more, told=so_far.append)
         except Exception:
             if so_far:
                 click.echo(f"{place}: {so_far[-1].count} {done} before it ended", err=True)
             raise
-    _say_outcome(target, place, done, outcome)
+        away = _await_arrival(found, before) if more.get("node") else {}
+    _say_outcome(target, place, done, outcome, away)
+
+
+def _await_arrival(found: Any, before: int) -> dict[str, Any]:
+    """How many came back from another node, and are on their way still."""
+    until_s = time.monotonic() + ARRIVAL_S
+    said = found.forwarded()
+    while said["count"] and time.monotonic() < until_s:
+        time.sleep(ARRIVAL_POLL_S)
+        said = found.forwarded()
+    came_back = said["came_back"] - before
+    why = {"why": said["why"]} if came_back else {}
+    return {"came_back": came_back, "on_their_way": said["count"], **why}
 
 
 def confirm(what: str, count: Callable[[], Any], *, is_sure: bool) -> None:
@@ -261,9 +283,19 @@ def confirm(what: str, count: Callable[[], Any], *, is_sure: bool) -> None:
     click.confirm(f"{what} {counted(meant.count, 'message')}?", abort=True, err=True)
 
 
-def _say_outcome(target: Target, place: str, done: str, outcome: Any) -> None:
-    """What was done, and what was left out and why."""
-    text = f"{place}: {outcome.count} {done}"
+def _say_outcome(
+    target: Target, place: str, done: str, outcome: Any, away: dict[str, Any] | None = None
+) -> None:
+    """What was done, and what was left out and why. away: of those that went to another node."""
+    away = away or {}
+    count = max(0, outcome.count - away.get("came_back", 0) - away.get("on_their_way", 0))
+    text = f"{place}: {count} {done}"
+    if away.get("on_their_way"):
+        text += f", {away['on_their_way']} on their way"
+    if away.get("came_back"):
+        text += f", {away['came_back']} came back ({away['why']})"
+    for why, number in outcome.left.items():
+        text += f", {number} stay ({why})"
     if outcome.skipped_in_flight:
         text += f", skipped {outcome.skipped_in_flight} (in flight)"
     if outcome.skipped_ordered:
@@ -272,10 +304,12 @@ def _say_outcome(target: Target, place: str, done: str, outcome: Any) -> None:
         text += f"; {outcome.later} of them follow when their bodies are read"
     said = {
         "place": place,
-        done.replace(" ", "_"): outcome.count,
+        done.replace(" ", "_"): count,
         "skipped_in_flight": outcome.skipped_in_flight,
         "skipped_ordered": outcome.skipped_ordered,
         "later": outcome.later,
         "ids": list(outcome.ids),
+        **away,
+        **({"left": dict(outcome.left)} if outcome.left else {}),
     }
     target.say(text, said)

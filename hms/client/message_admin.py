@@ -115,6 +115,21 @@ def _batches(asked: Mapping[str, Any]) -> list[dict[str, str]]:
     return [{"ids": " ".join(ids[at : at + IDS_AT_ONCE])} for at in starts] or [{}]
 
 
+def _at(node: str) -> dict[str, str]:
+    return {"node": node} if node else {}
+
+
+def forwarded_steps(requests: Asking, place: str, ids: Sequence[str]) -> Steps[dict[str, Any]]:
+    """What is on its way, asked for some of the ids at a time."""
+    found: dict[str, Any] = {"ids": [], "refused": {}}
+    for start in range(0, max(1, len(ids)), IDS_AT_ONCE):
+        asked = {"place": place, "ids": " ".join(ids[start : start + IDS_AT_ONCE])}
+        said = yield from requests.administering("message.forwarded", asked, "forwarded()")
+        more = {"ids": found["ids"] + said["ids"], "refused": found["refused"] | said["refused"]}
+        found = {**said, **more}
+    return found
+
+
 def list_steps(requests: Asking, asked: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
     """Rows of the messages that are meant, page by page."""
     rows: list[dict[str, Any]] = []
@@ -246,12 +261,21 @@ class AsyncMessages(_Selection):
         return await self._change("message.list", self._asked(is_dry=True), told)
 
     async def move(
-        self, to: str, *, reset_count: bool = False, told: Told | None = None
+        self, to: str, *, reset_count: bool = False, node: str = "", told: Told | None = None
     ) -> Outcome:
-        """To another queue, with id, time, expiry, properties; QueueFull after whole chunks."""
-        return await self._change(
-            "message.move", self._asked(to=to, is_count_reset=reset_count), told
-        )
+        """To another queue, with id, time, expiry, properties; QueueFull after whole chunks. node:
+        the queue is at that one of the cluster; what it does not take comes back, and forwarded()
+        tells of it. NodeNotUp."""
+        asked = self._asked(to=to, is_count_reset=reset_count, **_at(node))
+        return await self._change("message.move", asked, told)
+
+    async def forwarded(self, ids: Iterable[str] = ()) -> dict[str, Any]:
+        """What of the place is on its way to other nodes: count; ids, of those named; refused: why
+        others of those named came back, by id; came_back: how many since the node's boot, and why
+        the last of them."""
+        steps = forwarded_steps(self.connection.requests, self.place, list(ids))
+        found: dict[str, Any] = await self.connection.run(steps)
+        return found
 
     async def copy(self, to: str, *, told: Told | None = None) -> Outcome:
         """To a queue, with new ids and $OriginalMessageID."""
@@ -341,9 +365,22 @@ class Messages(_Selection):
         """How many there are, those in flight too."""
         return self._change("message.list", self._asked(is_dry=True), told)
 
-    def move(self, to: str, *, reset_count: bool = False, told: Told | None = None) -> Outcome:
-        """To another queue, with id, time, expiry, properties; QueueFull after whole chunks."""
-        return self._change("message.move", self._asked(to=to, is_count_reset=reset_count), told)
+    def move(
+        self, to: str, *, reset_count: bool = False, node: str = "", told: Told | None = None
+    ) -> Outcome:
+        """To another queue, with id, time, expiry, properties; QueueFull after whole chunks. node:
+        the queue is at that one of the cluster; what it does not take comes back, and forwarded()
+        tells of it. NodeNotUp."""
+        asked = self._asked(to=to, is_count_reset=reset_count, **_at(node))
+        return self._change("message.move", asked, told)
+
+    def forwarded(self, ids: Iterable[str] = ()) -> dict[str, Any]:
+        """What of the place is on its way to other nodes: count; ids, of those named; refused: why
+        others of those named came back, by id; came_back: how many since the node's boot, and why
+        the last of them."""
+        steps = forwarded_steps(self.connection.requests, self.place, list(ids))
+        found: dict[str, Any] = self.connection.run(steps)
+        return found
 
     def copy(self, to: str, *, told: Told | None = None) -> Outcome:
         """To a queue, with new ids and $OriginalMessageID."""

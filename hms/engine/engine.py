@@ -14,6 +14,7 @@ from hms.engine.admin.message_selection import find, place_of
 from hms.engine.admin.operation_slices import Progress
 from hms.engine.cluster import cluster_operations as cluster_commands
 from hms.engine.cluster.cluster import Cluster
+from hms.engine.cluster.forwarding import send_all_back
 from hms.engine.cluster.relaying import forget_strangers
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.flow import limits
@@ -78,6 +79,7 @@ from hms.engine.xa.branch_commands import BranchCommands
 from hms.errors.catalogue import IllegalState
 from hms.errors.tree import FieldValue
 from hms.records import Cause, NodeEvent, Record, Snapshot, dictionary, identity, node_event
+from hms.wire import operations as ops
 from hms.wire.commands import Order, order
 from hms.wire.frames import SendHead
 from hms.wire.operations import SelectMessages
@@ -146,6 +148,9 @@ class Engine:
         boot.boot(self.state, now_ms, is_warm, version, fx)
         known = () if self.cluster is None else self.cluster.peers
         forget_strangers(self.state, known, fx)
+        if self.cluster is None:
+            for queue in [*self.state.queues.values()]:
+                send_all_back(self.state, queue, fx)
         if self.cluster is not None:
             self.cluster.attach(fx)
 
@@ -911,14 +916,22 @@ class Engine:
         if answer is None:
             by = self.state.connections.get(connection)
             secured = self.state.space.authority is not None
+            self.state.operator = connection
             self.state.space.made_by = by.user if secured and by is not None else ""
             with self.state.shares.acting_for(NO_OWNER if by is None else by.owner):
-                answer = views.operate(self.state, verb, arguments, fx)
+                answer = self._operated(verb, arguments, fx)
             if progress is not None and progress.count:
                 answer += progress.count
         if self.cluster is not None:
             self.cluster.administered(verb, arguments, fx)
         return answer
+
+    def _operated(self, verb: str, arguments: ops.Operation, fx: Effects) -> Any:
+        if isinstance(arguments, ops.MoveMessages | ops.ReturnLetters) and arguments.node:
+            return cluster_commands.forward(self.cluster, arguments, fx)
+        if isinstance(arguments, ops.ForwardedMessages):
+            return cluster_commands.show_forwarded(self.cluster, arguments)
+        return views.operate(self.state, verb, arguments, fx)
 
     def abandoned(self, now_ms: int) -> list[str]:
         """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""

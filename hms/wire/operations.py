@@ -24,6 +24,7 @@ __all__ = [
     "DeleteDestination",
     "DeleteSubscription",
     "DrainNode",
+    "ForwardedMessages",
     "ListClients",
     "ListDestinations",
     "ListOpened",
@@ -283,19 +284,32 @@ class NamePlace(Operation, frozen=True):
 
 
 class MoveMessages(SelectMessages, frozen=True):
-    """to: the queue that gets them; is_count_reset: as if they had never been delivered."""
+    """to: the queue that gets them; is_count_reset: as if they had never been delivered; node: the
+    name of another one that has the queue; is_from_sender: each is put as if its sender did it."""
 
     to: Text = ""
     is_count_reset: bool = False
+    node: Name = ""
+    is_from_sender: bool = False
 
 
 class ReturnLetters(SelectMessages, frozen=True):
     """Dead letters. to: a queue instead of where they came from; returns_max: those that were sent
-    back so often stay; ttl_ms, from now on, 0: forever."""
+    back so often stay; ttl_ms, from now on, 0: forever; node and is_from_sender as of
+    MoveMessages."""
 
     to: Text = ""
     returns_max: U63 = 3
     ttl_ms: U63 = 0
+    node: Name = ""
+    is_from_sender: bool = False
+
+
+class ForwardedMessages(Operation, frozen=True):
+    """What of a place is on its way to other nodes; of these ids, with blanks between."""
+
+    place: Text
+    ids: Text = ""
 
 
 class AlterMessages(SelectMessages, frozen=True):

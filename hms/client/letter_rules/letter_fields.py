@@ -21,7 +21,7 @@ KINDS = ("BYTES", "TEXT", "MAP", "STREAM", "OBJECT", "FILE", "EMPTY")
 _KIND_MASK = 15
 ASKED = (
     *("$DeadReason", "$DeadOrigin", "$DeadTime", "$DeadCount", "$ReturnCount", "$ScheduleName"),
-    *("JMSReplyTo", "JMSCorrelationID", "JMSXUserID", "JMSXAppID", "JMS_HMS_ClientID"),
+    *("JMSReplyTo", "JMSCorrelationID", "$UserID", "$Client", "JMS_HMS_ClientID"),
     *("JMS_HMS_ReplyNode", "JMS_HMS_DestinationNode"),
 )
 """Names of the values that are asked of the node for each letter."""
@@ -37,8 +37,8 @@ def fields_of(
     is_of_node = "$ScheduleName" in said
     texts = {
         "APPLIDAT": _text(said, "JMS_HMS_ClientID"),
-        "APPLNAME": _text(said, "JMSXAppID"),
-        "USERID": _text(said, "JMSXUserID"),
+        "APPLNAME": _text(said, "$Client"),
+        "USERID": _text(said, "$UserID"),
         "DESTQ": _text(said, "$DeadOrigin").partition(":")[2],
         "DESTQM": _text(said, "JMS_HMS_DestinationNode") or node,
         "FORMAT": KINDS[kind] if kind < len(KINDS) else "",

@@ -3,11 +3,15 @@
 Each action is one command of the node on one letter, with what it was and what it becomes in one
 record; of a letter that is not there any more it does nothing. So any number of handlers may work
 on one queue, and one that is killed at any step leaves each letter in one place.
+
+What is forwarded to another node is done when that node has it. What it refuses is back in the
+queue then, and the rule has failed. A letter whose node is cut off meanwhile is on its way: nobody
+waits for it longer than FORWARD_WAIT_S, and it is seen anew when it comes back.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hms.client.letter_rules.letter_fields import ASKED, fields_of
 from hms.client.letter_rules.rule_patterns import LetterFields
@@ -20,18 +24,30 @@ __all__ = ["Done", "RulesHandler"]
 
 DEAD_LETTER_QUEUE = "HMS.DLQ"
 POLL_S = 1.0
+FORWARD_WAIT_S, FORWARD_POLL_S = 10.0, 0.02
+FORWARDED_AT_ONCE = 200
 EVERY = (1 << 62) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One action. fault: why it failed; "" when it took effect."""
+    """One action. fault: why it failed; "" when it took effect; node: another one that got it."""
 
     letter: str
     line: int
     action: str
     to: str = ""
     fault: str = ""
+    node: str = ""
+
+
+class _Forwarded(NamedTuple):
+    """A letter that is on its way to a queue of another node."""
+
+    letter: LetterFields
+    rule: Rule
+    to: str
+    node: str
 
 
 class RulesHandler:
@@ -56,6 +72,7 @@ class RulesHandler:
         self._now_s, self._sleep, self._told, self._new_table = now_s, sleep, told, new_table
         self._time_ms = time_ms
         self._after = 0
+        self._forwarded: list[_Forwarded] = []
         self._paid_s: dict[int, float] = {}
         """When a rule with a rate may act again, by its line."""
 
@@ -133,18 +150,45 @@ class RulesHandler:
             if not self._may_act(rule):
                 continue
             count += 1
-            to = "" if rule.action in (DISCARD, RETRY) else destination_of(rule, letter)
-            try:
-                is_done = self._act(rule, letter, to)
-            except HmsError as error:
-                self._fail(letter, rule, to, str(error))
-                continue
-            if is_done:
-                self.walk.done(letter.id)
-                self._told(Done(letter.id, rule.line, rule.action, to))
-            else:
-                self.walk.gone(letter.id)
+            self._try(letter, rule)
+            if len(self._forwarded) >= FORWARDED_AT_ONCE:
+                self._await_forwarded()
+        self._await_forwarded()
         return count
+
+    def _try(self, letter: LetterFields, rule: Rule) -> None:
+        is_forward = rule.action not in (DISCARD, RETRY)
+        to, node = (destination_of(rule, letter), node_of(rule, letter)) if is_forward else ("", "")
+        node = "" if node == self._connection.node_name else node
+        try:
+            is_done = self._act(rule, letter, to, node)
+        except HmsError as error:
+            self._fail(_Forwarded(letter, rule, to, node), str(error))
+            return
+        if not is_done:
+            self.walk.gone(letter.id)
+        elif node:
+            self._forwarded.append(_Forwarded(letter, rule, to, node))
+        else:
+            self._done(_Forwarded(letter, rule, to, node))
+
+    def _await_forwarded(self) -> None:
+        """Until the other nodes have answered."""
+        until_s = self._now_s() + FORWARD_WAIT_S
+        while self._forwarded:
+            ids = " ".join(one.letter.id for one in self._forwarded)
+            asked = {"place": f"queue:{self.queue}", "ids": ids}
+            said = self._connection.administer("message.forwarded", asked)
+            under_way = set(said["ids"]) if self._now_s() < until_s else set()
+            ended = [one for one in self._forwarded if one.letter.id not in under_way]
+            self._forwarded = [one for one in self._forwarded if one.letter.id in under_way]
+            for one in ended:
+                if one.letter.id in said["refused"]:
+                    self._fail(one, said["refused"][one.letter.id])
+                else:
+                    self._done(one)
+            if self._forwarded:
+                self._sleep(FORWARD_POLL_S)
 
     def _may_act(self, rule: Rule) -> bool:
         if not rule.rate:
@@ -155,29 +199,35 @@ class RulesHandler:
         self._paid_s[rule.line] = now_s + 1 / rule.rate
         return True
 
-    def _fail(self, letter: LetterFields, rule: Rule, to: str, text: str) -> None:
-        self.walk.failed(letter.id, self._now_s())
-        self._told(Done(letter.id, rule.line, rule.action, to, text))
+    def _done(self, one: _Forwarded) -> None:
+        letter, rule, to, node = one
+        self.walk.done(letter.id)
+        self._told(Done(letter.id, rule.line, rule.action, to, node=node))
 
-    def _act(self, rule: Rule, letter: LetterFields, to: str) -> bool:
+    def _fail(self, one: _Forwarded, text: str) -> None:
+        letter, rule, to, node = one
+        self.walk.failed(letter.id, self._now_s())
+        self._told(Done(letter.id, rule.line, rule.action, to, text, node))
+
+    def _act(self, rule: Rule, letter: LetterFields, to: str, node: str) -> bool:
         """Whether it took effect; False when the letter is not there any more. HmsError."""
-        if rule.is_with_context:
-            raise NotSupported(feature="PUTAUT(CTX)", instead="Use PUTAUT(DEF).")
-        place = {"place": f"queue:{self.queue}", "ids": letter.id}
+        place: dict[str, Any] = {"place": f"queue:{self.queue}", "ids": letter.id}
         if rule.action == DISCARD:
             return bool(self._connection.administer("message.delete", place)["count"])
+        if rule.is_with_context:
+            place["is_from_sender"] = True
         if rule.action == RETRY:
             return self._sent_back({**place, "returns_max": EVERY}, letter)
-        node = node_of(rule, letter)
-        if node not in ("", self._connection.node_name):
-            raise NotSupported(
-                feature=f"forwarding to node {node}", instead="Forward to a queue of this node."
-            )
         if not to:
             raise DestinationNotFound(kind="queue", destination=rule.to_queue)
+        where = {**place, "to": to, **({"node": node} if node else {})}
         if not rule.keeps_header:
-            return self._sent_back({**place, "returns_max": EVERY, "to": to}, letter)
-        said = self._connection.administer("message.move", {**place, "to": to})
+            return self._sent_back({**where, "returns_max": EVERY}, letter)
+        return self._moved(self._connection.administer("message.move", where), to)
+
+    def _moved(self, said: dict[str, Any], to: str) -> bool:
+        for why in said.get("left", {}):
+            raise NotSupported(feature=f"a move to {to} ({why})", instead="See the letter.")
         return bool(said["count"])
 
     def _sent_back(self, asked: dict[str, Any], letter: LetterFields) -> bool:

@@ -337,8 +337,6 @@ def _look_over(reading: _Reading, text: str) -> None:
     for rule in reading.rules:
         if rule.action == IGNORE:
             add(Fault(rule.line, 1, "ACTION", "what is ignored stays: forward it instead"))
-        if rule.is_with_context:
-            add(Fault(rule.line, 1, "PUTAUT", "CTX is not there yet: its actions fail"))
 
 
 def _look_behind(rules: Iterable[Rule], add: Callable[[Fault], None]) -> None:

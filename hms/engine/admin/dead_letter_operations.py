@@ -10,6 +10,7 @@ from typing import Any
 
 from hms.engine.admin.message_operations import chosen, expiry_of, said, wanted_target
 from hms.engine.admin.message_selection import find
+from hms.engine.admin.senders import check_sender
 from hms.engine.effects import Effects
 from hms.engine.flow.limits import fitting
 from hms.engine.messages import StoredMessage
@@ -21,7 +22,7 @@ from hms.engine.state import Relocation, State
 from hms.errors.tree import HmsError
 from hms.wire import operations as ops
 
-__all__ = ["DEAD_LETTER_COMMANDS"]
+__all__ = ["DEAD_LETTER_COMMANDS", "where_back"]
 
 NO_LETTER, GONE, TOO_OFTEN, FULL = "no_letter", "origin_gone", "returned_too_often", "origin_full"
 Place = Queue | Subscription
@@ -47,10 +48,12 @@ def _return(state: State, asked: ops.ReturnLetters, fx: Effects) -> dict[str, An
     groups: dict[int, list[StoredMessage]] = {}
     left: Counter[str] = Counter()
     for message in chunk.messages:
-        where = _where(state, message, target, asked.returns_max)
+        where = where_back(state, message, target, asked.returns_max)
         if isinstance(where, str):
             left[where] += 1
         else:
+            if asked.is_from_sender:
+                check_sender(state, message, *_sent_to(where))
             groups.setdefault(where.number, []).append(message)
     done, later = [], 0
     for number, letters in groups.items():
@@ -63,8 +66,8 @@ def _return(state: State, asked: ops.ReturnLetters, fx: Effects) -> dict[str, An
     return said(chunk, done, later=later) | {"left": {k: n for k, n in left.items() if n}}
 
 
-def _where(
-    state: State, message: StoredMessage, target: Queue | None, returns_max: int
+def where_back(
+    state: State, message: StoredMessage, target: Place | None, returns_max: int
 ) -> Place | str:
     """Where a letter goes back to, or why it stays."""
     node = message.head().node
@@ -84,6 +87,13 @@ def _where(
         if one.name == wanted and one.is_durable and _is_origin(one, name):
             return one
     return GONE
+
+
+def _sent_to(place: Place) -> tuple[str, str]:
+    """Kind and name of what its sender would have to send to."""
+    if isinstance(place, Subscription):
+        return "topic", place.said_topic
+    return "queue", place.name
 
 
 def _is_origin(subscription: Subscription, name: str) -> bool:

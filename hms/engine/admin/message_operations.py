@@ -18,6 +18,7 @@ from hms.engine.admin.message_selection import (
     place_of,
     state_of,
 )
+from hms.engine.admin.senders import check_sender
 from hms.engine.effects import Effects
 from hms.engine.flow.limits import fitting
 from hms.engine.groups.group_view import is_gathering
@@ -35,7 +36,7 @@ from hms.records import Cause
 from hms.wire import operations as ops
 from hms.wire.packed_messages import NODE_TOPIC
 
-__all__ = ["MESSAGE_COMMANDS", "chosen", "expiry_of", "said", "wanted_target"]
+__all__ = ["MESSAGE_COMMANDS", "chosen", "expiry_of", "may_go", "said", "wanted_target"]
 
 IDS_SHOWN = 5
 PROPERTIES_MAX = 64
@@ -79,7 +80,7 @@ def _row(place: Place, chunk: Chunk, message: StoredMessage, names: list[str]) -
     if names:
         own = {"JMSReplyTo": head.reply_to, "JMSCorrelationID": head.correlation_id}
         given = {name: value for name, value in own.items() if value is not None}
-        known = dict(head.node) | dict(head.properties) | given
+        known = dict(head.properties) | dict(head.node) | given
         row["properties"] = {name: _short(known[name]) for name in names if name in known}
     return row
 
@@ -162,8 +163,8 @@ def _take_ids(state: State, asked: ops.AlterMessages, found: Found, fx: Effects)
         raise InvalidArgument(what="is_id_taken", detail=detail)
     target = _import_target(state, asked.to, queue, fx)
     chunk, left = find(state, found, asked), Counter[str]()
-    may_go = [m for m in chunk.messages if _may_go(queue, m)]
-    going, replaced = sorted_out(state, target, may_go, left)
+    free = [m for m in chunk.messages if may_go(queue, m)]
+    going, replaced = sorted_out(state, target, free, left)
     if target is not queue and going:
         if isinstance(target, Retained):
             going = retainable(state, going, left)
@@ -179,7 +180,7 @@ def _take_ids(state: State, asked: ops.AlterMessages, found: Found, fx: Effects)
         relocate(state, queue, going, Relocation(target.number, takes_id=True, due_ms=0), fx)
         if isinstance(target, Retained):
             keep_imported(state, target, topics_of(going))
-    ordered = len(chunk.messages) - len(may_go)
+    ordered = len(chunk.messages) - len(free)
     left_ = {why: count for why, count in left.items() if count}
     return said(chunk, going, skipped_ordered=ordered) | {"left": left_}
 
@@ -230,8 +231,11 @@ def _relocated(
     chunk, place = find(state, found, asked), found.place
     if place is None or not chunk.messages:
         return said(chunk)
-    going = [m for m in chunk.messages if how.is_copy or _may_go(place, m)]
+    going = [m for m in chunk.messages if how.is_copy or may_go(place, m)]
     ordered = len(chunk.messages) - len(going)
+    if target is not None and isinstance(asked, ops.MoveMessages) and asked.is_from_sender:
+        for message in going:
+            check_sender(state, message, "queue", target.name)
     if target is not None and going:
         count = fitting(state, target, [m.length for m in going])
         if count < len(going) and asked.is_atomic:
@@ -252,7 +256,7 @@ def _relocated(
     return said(chunk, going, skipped_ordered=ordered, later=later)
 
 
-def _may_go(place: Place, message: StoredMessage) -> bool:
+def may_go(place: Place, message: StoredMessage) -> bool:
     """Not what others have to wait for: parts of a gathered group, or of a global order; nor what
     is delayed and whose body is not in memory."""
     tracks, line = place.line.tracks, place.line

@@ -24,9 +24,12 @@ from hms.engine.cluster.cluster_messages import (
 from hms.engine.cluster.cluster_settings import ClusterSettings
 from hms.engine.cluster.demand import serve
 from hms.engine.cluster.directory import VERBS, Directory
+from hms.engine.cluster.forward_names import forward_of
+from hms.engine.cluster.forwarding import Forwards
 from hms.engine.cluster.gossip import Gossiping
 from hms.engine.cluster.master_node import check_master
 from hms.engine.cluster.members import Incarnation
+from hms.engine.cluster.moves import Offer as MadeOffer
 from hms.engine.cluster.peer_state import Peer
 from hms.engine.cluster.policy_exchange import PolicyExchange
 from hms.engine.cluster.relay_state import Relays
@@ -35,7 +38,7 @@ from hms.engine.cluster.source import accepted, say, taken_back
 from hms.engine.cluster.target import arrive
 from hms.engine.effects import Effects, ToNode
 from hms.engine.state import State
-from hms.errors.catalogue import ProtocolError
+from hms.errors.catalogue import NodeNotUp, ProtocolError
 from hms.wire.operations import Operation
 
 ASK_LIFE = 3
@@ -56,6 +59,7 @@ class Cluster:
         self._gossip = Gossiping(settings.interval_ms)
         self._balancing = Balancing(state, settings.interval_ms, self.peers, self._gossip)
         self._relays = Relays(state)
+        self.forwards = Forwards(state)
 
     @property
     def is_drained(self) -> bool:
@@ -69,6 +73,7 @@ class Cluster:
             queue = self._state.queues.get(name)
             if queue is not None:
                 queue.feed = self._balancing.feeder(queue)
+        self.forwards.attach(self.peers)
         for peer in self.peers.values():
             relay = self._state.queues.get(relay_name(peer.index))
             if relay is not None:
@@ -95,6 +100,7 @@ class Cluster:
         self._gossip.tell_all(self._balancing.queues, peer, fx, is_drained=is_drained)
         self._tell_lasting(index, fx)
         self._relays.relay(peer, fx)
+        self.forwards.flow(peer, fx)
 
     def _tell_lasting(self, index: int, fx: Effects) -> None:
         """What a node has to know for as long as it is up, of subscribers and of destinations."""
@@ -186,13 +192,20 @@ class Cluster:
             peer.tally.refused += len(made.messages)
             peer.given.pop(made.number, None)
             peer.last_error = word.reason
-            peer.wanted.pop(made.place.name, None)
-            peer.pause_ms[made.place.name] = self._state.now_ms + self._settings.interval_ms
-            taken_back(self._state, made, fx)
+            self._refused(peer, made, word.reason, fx)
         if self._state.is_global(made.place.name):
             self._balancing.serve(made.place, fx)
         else:
             self._relays.relay(peer, fx)
+            self.forwards.flow(peer, fx)
+
+    def _refused(self, peer: Peer, made: MadeOffer, reason: str, fx: Effects) -> None:
+        if forward_of(made.place.name) is not None:
+            self.forwards.refused(made, reason, fx)
+            return
+        peer.wanted.pop(made.place.name, None)
+        peer.pause_ms[made.place.name] = self._state.now_ms + self._settings.interval_ms
+        taken_back(self._state, made, fx)
 
     # time
 
@@ -211,6 +224,7 @@ class Cluster:
         self._relays.tell_wishes(self._up(), fx)
         for peer in self._up():
             self._relays.relay(peer, fx)
+        self.forwards.tick(self.peers, fx)
         for queue in self._balancing.queues:
             self._balancing.serve(queue, fx)
             self._balancing.ask(queue, fx)
@@ -233,6 +247,14 @@ class Cluster:
     def left(self) -> int:
         """Messages of global queues that are here, wherever they are on their way to."""
         return self._balancing.left
+
+    def node(self, name: str) -> Peer:
+        """Another node by its name; NodeNotUp when there is none."""
+        for peer in self.peers.values():
+            if peer.name == name:
+                return peer
+        known = ", ".join(sorted(peer.name for peer in self.peers.values()))
+        raise NodeNotUp(node=name, reason=f"the cluster's other nodes are {known}")
 
     def is_open(self, index: int, number: int) -> bool:
         """Whether an offer to a node waits for its answer."""

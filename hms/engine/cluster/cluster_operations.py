@@ -5,11 +5,13 @@ from typing import Any
 
 from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.demand import figures_of
+from hms.engine.effects import Effects
 from hms.engine.state import State
 from hms.errors.catalogue import NotInCluster
 from hms.wire import operations as ops
 
 PREFIX = "cluster."
+Forwarding = ops.MoveMessages | ops.ReturnLetters
 
 
 def operate(state: State, cluster: Cluster | None, verb: str, asked: ops.Operation) -> Any:
@@ -17,6 +19,23 @@ def operate(state: State, cluster: Cluster | None, verb: str, asked: ops.Operati
     if cluster is None:
         raise NotInCluster(what=verb.replace(".", " "))
     return _OPERATIONS[verb](state, cluster, asked)
+
+
+def forward(cluster: Cluster | None, asked: Forwarding, fx: Effects) -> Any:
+    """message.move and dlq.return to a queue of another node."""
+    if cluster is None:
+        raise NotInCluster(what=f"node {asked.node}")
+    peer = cluster.node(asked.node)
+    if isinstance(asked, ops.MoveMessages):
+        return cluster.forwards.move(peer, asked, fx)
+    return cluster.forwards.send_back(peer, asked, fx)
+
+
+def show_forwarded(cluster: Cluster | None, asked: ops.ForwardedMessages) -> Any:
+    """What of a place is on its way to other nodes, and why messages came back."""
+    if cluster is None:
+        raise NotInCluster(what="forwarded messages")
+    return cluster.forwards.show(asked)
 
 
 def _status(state: State, cluster: Cluster, _: ops.Nothing) -> dict[str, Any]:
@@ -48,6 +67,7 @@ def _member(state: State, cluster: Cluster, index: int) -> dict[str, Any]:
         "is_drained": peer.is_drained,
         "offers": len(moves.offers),
         "offered": sum(len(o.messages) for o in moves.offers.values()),
+        "forwarded": cluster.forwards.waiting_for(index),
         "lag_ms": state.now_ms - oldest_ms,
         "moved_in": peer.tally.moved_in,
         "moved_out": peer.tally.moved_out,

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from hms.engine.admin.destination_lifecycle import check_definitions
 from hms.engine.cluster.cluster_messages import Interest, Wish
+from hms.engine.cluster.forward_names import forward_of
 from hms.engine.effects import Effects
 from hms.engine.log.live_index import hold, hold_together
 from hms.engine.log.state_records import write
@@ -102,7 +103,7 @@ def forget_strangers(state: State, known: Iterable[int], fx: Effects) -> None:
             _end(state, proxy, fx)
     relays = {relay_name(index) for index in known}
     for queue in [q for q in state.queues.values() if q.name.startswith(RELAY)]:
-        if queue.name not in relays:
+        if queue.name not in relays and forward_of(queue.name) is None:
             waiting = queue.line.everything()
             for message in waiting:
                 queue.line.remove(message)

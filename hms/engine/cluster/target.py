@@ -7,17 +7,22 @@ the place in the order is a new one, behind what is here already.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from hms.engine.cluster.arrived_runs import follows, record_of_run, runs
 from hms.engine.cluster.cluster_messages import Answer, Moving, Offer
+from hms.engine.cluster.forward_names import Forward, forward_of
 from hms.engine.cluster.moves import DECIDED_MAX
 from hms.engine.cluster.relaying import give_out, relay_name, topic_of
 from hms.engine.effects import Effects, ToNode
+from hms.engine.groups.group_view import is_gathering
 from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log.live_index import hold
 from hms.engine.log.paging import page_out_new
 from hms.engine.log.state_records import applied
-from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
-from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, message_id_text
+from hms.engine.queue.dead_letters import may_have, revived
+from hms.engine.queue.destinations import RELAY_PREFIX, Queue, Subscription
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.pending_list import told_counts
 from hms.engine.state import State
@@ -25,6 +30,7 @@ from hms.engine.topic.answers import Answers
 from hms.engine.topic.recipients import NOTHING_KNOWN
 from hms.errors.catalogue import (
     DestinationNotFound,
+    InvalidArgument,
     InvalidDestinationState,
     MessageTooLarge,
     NodeStopping,
@@ -32,6 +38,7 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import FieldValue, HmsError
 from hms.records import Arrived, Placement, Record, arrived, group
+from hms.wire.packed_messages import decode_head, encode_head
 
 
 def arrive(
@@ -52,20 +59,56 @@ def arrive(
             return
         if len(peer.decided) >= DECIDED_MAX:
             return
-    fault = _why_not(state, said)
+    forward = _forward(state, said)
+    fault = _why_not(state, said, forward)
     if fault is not None:
         _refuse(state, source, store, said, fault, fx)
     elif said.queue == relay_name(state.settings.node_index):
         _begin(state, Arriving(state, source, store, said, payloads), fx)
     else:
+        if forward is not None:
+            said, payloads = _forwarded(state, forward, said, payloads, fx)
         _take(state, source, store, said, payloads, fx)
 
 
-def _why_not(state: State, said: Offer) -> HmsError | None:
+def _forward(state: State, said: Offer) -> Forward | None:
+    """The queue here that is meant, when messages are forwarded to it (forwarding.py)."""
+    found = forward_of(said.queue)
+    return found if found is not None and found.node == state.settings.node_index else None
+
+
+def _forwarded(
+    state: State, forward: Forward, said: Offer, payloads: Sequence[bytes], fx: Effects
+) -> tuple[Offer, list[bytes]]:
+    """The messages as they are put here: bare ones are no dead letters any more, and one whose id
+    this queue may have, as the copy of another subscription, gets an id of its own."""
+    queue, ids = state.queues[forward.queue], set[int]()
+    messages, bodies = [], []
+    for one, payload in zip(said.messages, payloads, strict=True):
+        head, made = payload[: one.head_bytes], one
+        if forward.is_bare:
+            head = encode_head(revived(decode_head(head)))
+            made = replace(made, deliveries=0, attempts=0)
+        if one.id in ids or may_have(queue, one.id):
+            found = decode_head(head)
+            node = {**found.node, "$OriginalMessageID": message_id_text(one.id)}
+            head = encode_head(replace(found, node=node))
+            made = replace(made, id=state.take_ids(1, fx))
+        ids.add(one.id)
+        messages.append(replace(made, head_bytes=len(head)))
+        bodies.append(head + payload[one.head_bytes :])
+    return replace(said, queue=forward.queue, messages=messages), bodies
+
+
+def _why_not(state: State, said: Offer, forward: Forward | None) -> HmsError | None:
     """Why the messages cannot be taken; None when they can."""
     is_relay = said.queue == relay_name(state.settings.node_index)
-    queue = state.queues.get(said.queue)
-    if not is_relay and (queue is None or not state.is_global(said.queue)):
+    queue = state.queues.get(said.queue if forward is None else forward.queue)
+    if forward is not None:
+        fault = _why_not_forwarded(queue, forward)
+        if fault is not None:
+            return fault
+    elif not is_relay and (queue is None or not state.is_global(said.queue)):
         return DestinationNotFound(kind="queue", destination=said.queue)
     if state.moves.is_closed and not is_relay:
         return NodeStopping()
@@ -78,6 +121,17 @@ def _why_not(state: State, said: Offer) -> HmsError | None:
     except HmsError as fault:
         return fault
     return None if is_relay or queue is None else why_full(queue, len(sizes), sum(sizes))
+
+
+def _why_not_forwarded(queue: Queue | None, forward: Forward) -> HmsError | None:
+    name = forward.queue
+    if queue is None or queue.control.is_gone or name.startswith(RELAY_PREFIX):
+        return DestinationNotFound(kind="queue", destination=name)
+    if not queue.number:
+        return InvalidArgument(what="to", detail=f"{name} is temporary: they would be lost with it")
+    if is_gathering(queue):
+        return InvalidArgument(what="to", detail=f"{name} gathers groups; send them whole")
+    return None
 
 
 def why_full(queue: Queue, count: int, size: int) -> HmsError | None:

@@ -21,7 +21,7 @@ from hms.engine.queue.pending_list import ids_of
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import AwaitingPageIn, State
 from hms.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
-from hms.wire.packed_messages import HEAD_BYTES_READ_MAX, ROW, encode_head
+from hms.wire.packed_messages import HEAD_BYTES_READ_MAX, ROW, Head, encode_head
 
 RETURN_COUNT = "$ReturnCount"
 """How often a message was a dead letter and was sent back."""
@@ -195,11 +195,25 @@ def _letter(
     return watched_as(message, letter)
 
 
+def revived(head: Head) -> Head:
+    """The head of a letter that is sent back: nothing says any more that it was dead, and how often
+    it came back is counted."""
+    node = {k: v for k, v in head.node.items() if not k.startswith("$Dead")}
+    node[RETURN_COUNT] = node.get(RETURN_COUNT, 0) + 1
+    return msgspec.structs.replace(head, node=node)
+
+
+def is_there(target: Queue | Subscription, message_id: int) -> bool:
+    """Whether a message of that id waits at a place, or for its time there."""
+    line = target.line
+    return message_id in line.open_index() or line.delayed.find(message_id) is not None
+
+
 def may_have(target: Queue | Subscription, message_id: int) -> bool:
     """Whether a place has a message of that id, or may have: who has what is out, beside its
     consumers, is not known here."""
     line = target.line
-    if message_id in line.open_index() or line.delayed.find(message_id) is not None:
+    if is_there(target, message_id):
         return True
     if any(message_id in consumer.out for consumer in target.holders):
         return True

@@ -15,7 +15,7 @@ from hms.engine.effects import Effects
 from hms.engine.log.live_index import offsets_of
 from hms.engine.log.paging import page_out_new
 from hms.engine.messages import OF_COMMIT, StoredMessage, message_id_text
-from hms.engine.queue.dead_letters import RETURN_COUNT, may_have
+from hms.engine.queue.dead_letters import is_there, may_have, revived
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch, wake
 from hms.engine.queue.file_references import watched_as
@@ -132,7 +132,7 @@ def _remade(
     message, line = one.message, place.line
     head, id_ = one.payload[: message.head_bytes], message.id
     is_elsewhere = target is not place
-    if how.is_copy or (is_elsewhere and isinstance(target, Queue) and may_have(target, id_)):
+    if how.is_copy or (is_elsewhere and _may_have(state, target, id_, how)):
         found = message.head()
         node = dict(found.node) | {"$OriginalMessageID": message_id_text(id_)}
         head = encode_head(msgspec.structs.replace(found, node=node))
@@ -145,10 +145,7 @@ def _remade(
         due_ms = due_of(found)
         head = encode_head(without_former(found))
     elif how.is_return:
-        found = decode_head(head)
-        node = {k: v for k, v in found.node.items() if not k.startswith("$Dead")}
-        node[RETURN_COUNT] = node.get(RETURN_COUNT, 0) + 1
-        head = encode_head(msgspec.structs.replace(found, node=node))
+        head = encode_head(revived(decode_head(head)))
     if how.due_ms is not None and not how.takes_id:
         found = decode_head(head)
         node = dict(found.node) | {NODE_DELIVERY_TIME: how.due_ms or state.now_ms}
@@ -171,6 +168,16 @@ def _remade(
         counts = (0, 0)
     due_ms = line.due_ms(message) if due_ms is None else due_ms
     return _Came(watched_as(message, made), *counts, due_ms)
+
+
+def _may_have(state: State, target: Place, id_: int, how: Relocation) -> bool:
+    """What is out of a forward is offered, and known."""
+    if not isinstance(target, Queue):
+        return False
+    if not how.is_forward:
+        return may_have(target, id_)
+    is_offered = (target.number, id_) in state.moves.undecided
+    return is_offered or is_there(target, id_)
 
 
 def _records(

@@ -48,6 +48,7 @@ KINDS_OF: Mapping[Action, tuple[str, ...]] = {
     Action.OPERATE: ("node", "client"),
     Action.SECURE: ("user", "role"),
     Action.AUDIT: ("node",),
+    Action.IMPERSONATE: ("user",),
 }
-LATER = frozenset(("post", "manage", "history", "replay", "impersonate"))
+LATER = frozenset(("post", "manage", "history", "replay"))
 """Actions of which no command makes use yet: granting one would promise what nothing checks."""

@@ -16,5 +16,9 @@ class Authority(Protocol):
         """NotAuthorized unless the owner of a schedule may send, now, what it sends. place: a queue
         or a topic; flags: of the message."""
 
+    def check_put(self, connection: int, user: str, kind: str, name: str) -> None:
+        """NotAuthorized unless a connection may act for a user, and that user may send to a queue
+        or topic. user "": nobody said who it is."""
+
     def check_retain(self, connection: int, topic: str) -> None:
         """NotAuthorized unless a connection may have the topic retain what it publishes."""

@@ -53,8 +53,9 @@ _OPERATOR = (
     Action.OPERATE,
     Action.RESOLVE,
 )
+_NOT_OF_ADMIN = (Action.SECURE, Action.IMPERSONATE)
 BUILT_IN: Mapping[str, Role] = {
-    "admin": _all(*[action for action in KINDS_OF if action is not Action.SECURE]),
+    "admin": _all(*[action for action in KINDS_OF if action not in _NOT_OF_ADMIN]),
     "security": _all(Action.CONNECT, Action.SECURE, Action.AUDIT, Action.VIEW),
     "operator": _all(Action.CONNECT, *_OPERATOR),
     "monitor": _all(Action.CONNECT, Action.VIEW),

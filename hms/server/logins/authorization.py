@@ -40,6 +40,7 @@ _OF_MESSAGES = (
     "message.view",
     "message.delete",
     "message.expire",
+    "message.forwarded",
     "message.hold",
     "message.release",
 )
@@ -279,17 +280,20 @@ class Authorization:
                 self.require(login, producer_needs("queue", name))
 
     def _move_messages(self, login: Login, asked: Order, connection: int) -> None:
-        """Who moves or copies sends, too."""
+        """Who moves or copies sends, too; in the name of others only the engine knows of whom."""
         given: Any = asked.arguments
         self._messages(login, asked, connection)
-        self.require(login, producer_needs("queue", given.to))
+        if not given.is_from_sender:
+            self.require(login, producer_needs("queue", given.to.removeprefix("queue:")))
 
     def _return_letters(self, login: Login, asked: Order, connection: int) -> None:
         """Where letters came from is known only when they go there: to send back into any queue
-        needs as much for all of them."""
+        needs as much for all of them, unless it is done in the name of their senders."""
         given: Any = asked.arguments
         self._messages(login, asked, connection)
-        self.require(login, producer_needs("queue", given.to or "*"))
+        if not given.is_from_sender:
+            name = given.to.removeprefix("queue:") or "*"
+            self.require(login, producer_needs("queue", name))
 
     def _schedule(self, login: Login, head: Any, connection: int) -> None:
         """A user who replaces what another one has scheduled needs to be able to cancel it."""

@@ -437,6 +437,16 @@ class LoginGate:
                 self._refused_schedules.say("schedule %r is not sent: %s", name, said)
                 raise said
 
+    def check_put(self, connection: int, user: str, kind: str, name: str) -> None:
+        """NotAuthorized unless a connection may act for a user, and that user may send there."""
+        login = self._authorization.logins.get(connection)
+        if login is not None:
+            whom = user or "HMS.UNKNOWN"
+            self._authorization.require(login, [(Action.IMPERSONATE, "user", whom)])
+        for action, *what in producer_needs(kind, name):
+            if not self.identities.may(user, action, *what):
+                raise NotAuthorized(user=user, action=str(action), resource=":".join(what))
+
     def check_retain(self, connection: int, topic: str) -> None:
         """NotAuthorized unless a connection may have the topic retain what it publishes."""
         login = self._authorization.logins.get(connection)

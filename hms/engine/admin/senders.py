@@ -1,0 +1,16 @@
+"""In the name of the sender: what is moved is put as if its sender had put it (PUTAUT(CTX))."""
+
+from hms.engine.messages import StoredMessage
+from hms.engine.state import State
+from hms.wire.packed_messages import NODE_USER
+
+__all__ = ["check_sender"]
+
+
+def check_sender(state: State, message: StoredMessage, kind: str, name: str) -> None:
+    """NotAuthorized unless whoever moves it may act for the user that it says, and that user may
+    send there. kind: queue or topic. A node without logins asks nobody."""
+    authority = state.space.authority
+    if authority is not None:
+        user = message.head().node.get(NODE_USER)
+        authority.check_put(state.operator, user if isinstance(user, str) else "", kind, name)
