@@ -28,6 +28,7 @@ CONFIG = {
 FORWARDED = int(os.environ.get("HMS_FORWARDED", "40"))
 KILLS = int(os.environ.get("HMS_KILLS", "4"))
 WAIT_S = 60
+HANDLER_LIVES = 4
 CONNECT = {"reconnect_interval_s": 0.05, "connect_timeout_s": 60, "request_timeout_s": 60}
 RULES = """WAIT(NO) RETRYINT(1)
 REASON(DECODE_ERROR) ACTION(FWD) FWDQ('late') FWDQM('node2')
@@ -171,9 +172,13 @@ def test_an_operator_moves_messages_to_another_node(pair):
         wait_until(is_refused, timeout_s=WAIT_S)
 
 
+class _HandlerKilledError(Exception):
+    """Its process is gone, too."""
+
+
 class _Killing:
     """A connection of a handler, at whose nth command a node is killed: before it is sent, or
-    behind it."""
+    behind it. A few commands later the handler is killed."""
 
     def __init__(self, connection, doomed, at, *, is_after):
         self.node_name, self._connection = connection.node_name, connection
@@ -182,12 +187,15 @@ class _Killing:
 
     def administer(self, verb, arguments):
         self._left -= 1
+        if self._left < -HANDLER_LIVES:
+            raise _HandlerKilledError
         if self._left == 0 and not self._is_after:
             self._kill()
-        said = self._connection.administer(verb, arguments)
-        if self._left == 0 and self._is_after:
-            self._kill()
-        return said
+        try:
+            return self._connection.administer(verb, arguments)
+        finally:
+            if self._left == 0 and self._is_after:
+                self._kill()
 
     def _kill(self):
         self.has_killed = True
@@ -205,8 +213,8 @@ def test_what_is_forwarded_is_there_once_whichever_node_is_killed(pair):
     while kills < KILLS:
         at += 1
         with hms.connect(here.address, **CONNECT, reconnect=False) as connection:
-            killing = _Killing(connection, pair[at % 2], 1 + at // 4, is_after=at % 4 < 2)
-            with contextlib.suppress(hms.HmsError):
+            killing = _Killing(connection, pair[at % 2], 1 + at % 8, is_after=at % 16 < 8)
+            with contextlib.suppress(hms.HmsError, _HandlerKilledError):
                 handler(killing, rules).run()
         if not killing.has_killed:
             break
@@ -214,7 +222,7 @@ def test_what_is_forwarded_is_there_once_whichever_node_is_killed(pair):
         await_link(here)
     settle(here, rules)
 
-    assert kills >= min(KILLS, 4)
+    assert kills == KILLS
     assert held(here, "HMS.DLQ", "manual") == {
         "HMS.DLQ": Counter(),
         "manual": wanted(FORWARDED, "QUEUE_FULL", "REJECTED"),

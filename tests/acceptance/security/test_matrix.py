@@ -95,7 +95,7 @@ NEEDS = {
     "replica.switchover": ["operate node:NODE1"],
     "client.show": ["view client:1"],
     "client.close": ["operate client:1"],
-    **{f"message.{v}": ["browse queue:orders"] for v in ("list", "view")},
+    **{f"message.{v}": ["browse queue:orders"] for v in ("list", "view", "forwarded")},
     **{f"message.{v}": ["purge queue:orders"] for v in ("delete", "expire", "alter")},
     **{f"message.{v}": ["purge queue:orders"] for v in ("hold", "release")},
     "message.move": ["purge queue:orders", "produce queue:later"],
@@ -137,7 +137,7 @@ ARGUMENTS = {
     "cluster.drain": {},
     **{
         f"message.{verb}": {"place": "queue:orders"}
-        for verb in ("list", "delete", "expire", "alter", "hold", "release")
+        for verb in ("list", "delete", "expire", "alter", "hold", "release", "forwarded")
     },
     "message.view": {"place": "queue:orders", "id": "1"},
     **{f"message.{verb}": {"place": "queue:orders", "to": "later"} for verb in ("move", "copy")},
@@ -264,6 +264,31 @@ def test_exactly_the_granted_cells_are_permitted(node, record_property):
             wire.OpenConsumer(9, 1, "queue", "orders", 1, listener="PAY"),
             ["consume queue:orders", "call service:PAY"],
         ),
+        *[
+            (order(f"message.{verb}", {"place": place, "to": to}), [needed, "produce queue:later"])
+            for verb, action in (("move", "purge"), ("copy", "browse"))
+            for place, needed in (
+                ("queue:orders", f"{action} queue:orders"),
+                ("subscription:daily@news/a", f"{action} subscription:daily"),
+                ("retained:news/#", f"{action} topic:news"),
+            )
+            for to in ("later", "queue:later")
+        ],
+        (
+            order("dlq.return", {"place": "queue:HMS.DLQ", "to": "queue:later"}),
+            ["purge queue:HMS.*", "produce queue:later"],
+        ),
+        *[
+            (
+                order("message.alter", {"place": "queue:orders", "is_id_taken": True, "to": to}),
+                ["purge queue:orders", *needs],
+            )
+            for to, needs in (
+                ("queue:later", ["produce queue:later"]),
+                ("subscription:daily", ["configure subscription:daily"]),
+                ("retained:news/#", ["publish topic:news", "retain topic:news"]),
+            )
+        ],
         # what a message says is not told, yes by yes and no by no, to who may not read it
         (order("schedule.list", {"selector": "a = 1"}), ["view queue:orders", "browse queue:*"]),
     ],
@@ -278,6 +303,17 @@ def test_a_command_that_needs_several_permissions_needs_each(node, monkeypatch, 
         rest = [one for one in needs if one != missing]
         assert not permitted(node, name, rest)
         assert not permitted(node, name, [*rest, "produce queue:other", "view topic:#"])
+
+
+@pytest.mark.parametrize("verb", ["message.move", "message.copy", "dlq.return"])
+def test_a_target_is_judged_by_its_name_however_it_is_written(node, monkeypatch, verb):
+    """It was judged as a queue called queue:secret, so that queue:q* opened each queue."""
+    asked = {"place": "queue:orders", "to": "queue:secret"}
+    monkeypatch.setitem(HEADS, verb, order(verb, asked))
+    source = ["purge queue:orders", "browse queue:orders"]
+
+    assert not permitted(node, verb, [*source, "produce queue:q*"])
+    assert permitted(node, verb, [*source, "produce queue:secret"])
 
 
 def test_the_end_of_a_branch_of_others_is_for_recovery(node, monkeypatch):
