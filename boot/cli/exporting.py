@@ -11,7 +11,8 @@ from hms.boot.cli.target import Target, target_options
 from hms.boot.counts import counted
 
 if TYPE_CHECKING:
-    from hms.boot.cli.message_files import Import, Line
+    from hms.boot.cli.message_files import Line
+    from hms.boot.cli.message_reading import Import
     from hms.history.resend import Chunk
 
 __all__ = ["export", "import_"]
@@ -27,18 +28,41 @@ _OTHER_PLACES = ("subscription:", "retained:")
 @click.option("--selector", help='Those that fit, such as "Table > 4".')
 @click.option("--remove", is_flag=True, help="Delete them once the file is synced.")
 @click.option("--replace", is_flag=True, help="Instead of a file that is there.")
+@click.option("--format", "format_", type=click.Choice(["jsonl", "pack"]), default="jsonl")
+@click.option("--at", help="What waited then: an LSN, or a time such as 2026-05-01T08:00 (UTC).")
+@click.option("--path", "history", help="With --at: a store or an archive, instead of hms.conf's.")
 def export(
-    target: Target, place: str, path: Path, selector: str | None, remove: bool, replace: bool
+    target: Target,
+    place: str,
+    path: Path,
+    selector: str | None,
+    remove: bool,
+    replace: bool,
+    format_: str,
+    at: str | None,
+    history: str | None,
 ) -> None:
     """Write what PLACE has into a file; mode 0600, with a digest.
 
     PLACE is queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN. What is delayed is part of
     it, what is in flight is not. The files of file messages go to FILE.files, by their SHA-256.
+
+    --format pack writes packs as on the wire, each with a checksum: quicker, and not to be read by
+    people. --at reads the history, and the node need not run: what had come to a queue or durable
+    subscription by then and had not left it; file messages are counted and left out.
     """
     from hms.boot.cli.message_files import write_file  # noqa: PLC0415 - not for --help
 
     if path.exists() and not replace:
         raise click.ClickException(f"{path} is there already: name another one, or --replace it")
+    is_packed = format_ == "pack"
+    if at is not None:
+        if remove:
+            raise click.UsageError("--remove and --at: the past is not changed")
+        _export_past(target, place, path, selector or "", at, history, is_packed=is_packed)
+        return
+    if history is not None:
+        raise click.UsageError("--path goes with --at")
     with target.connection() as connection:
         said = {
             "node": connection.node_name,
@@ -53,7 +77,8 @@ def export(
 
             connection.run(saving(connection.requests, info, to))
 
-        done = write_file(path, said, _messages_of(connection, place, selector or ""), save)
+        messages = _messages_of(connection, place, selector or "")
+        done = write_file(path, said, messages, save, is_packed=is_packed)
         removed = 0
         if remove and done.ids:
             removed = connection.admin.messages(place).where(ids=done.ids).delete().count
@@ -62,6 +87,39 @@ def export(
     text += f", {removed} removed" if remove else ""
     data = {"place": place, "exported": len(done.ids), "files": done.files}
     target.say(text, data | {"removed": removed, "sha256": done.digest, "file": str(path)})
+
+
+def _export_past(
+    target: Target,
+    place: str,
+    path: Path,
+    selector: str,
+    at: str,
+    history: str | None,
+    *,
+    is_packed: bool,
+) -> None:
+    from hms.boot.cli.message_files import write_file  # noqa: PLC0415 - not for --help
+    from hms.boot.cli.target import address_and_store  # noqa: PLC0415 - the same
+    from hms.history.past_messages import Past  # noqa: PLC0415 - the same
+
+    past = Past(history or str(address_and_store(target.path)[1]), place, at, selector)
+    said = {
+        "node": target.node_name or "",
+        "place": place,
+        "selector": selector,
+        "exported_at": int(time.time() * 1000),
+        "store": past.store,
+        "at": at,
+        "first_lsn": past.first_offset,
+        "last_lsn": past.last_offset,
+    }
+    done = write_file(path, said, past.messages(), is_packed=is_packed)
+    text = f"{place} at {at}: {counted(len(done.ids), 'message')} in {path}"
+    text += f"; {counted(past.files, 'file message')} left out" if past.files else ""
+    data = {"place": place, "at": at, "exported": len(done.ids), "left_out_files": past.files}
+    data |= {"last_lsn": past.last_offset, "sha256": done.digest, "file": str(path)}
+    target.say(text, data)
 
 
 def _messages_of(connection: Any, place: str, selector: str) -> Iterator[Any]:
@@ -81,9 +139,16 @@ def _messages_of(connection: Any, place: str, selector: str) -> Iterator[Any]:
 @click.option("--into", required=True, help="The queue that gets them, or its place.")
 @click.option("--run", help="The name of this import; else the file's digest.")
 @click.option("--keep-ids", "keeps", is_flag=True, help="With the ids and times that they had.")
+@click.option("--partial", "is_partial", is_flag=True, help="What is whole of a truncated file.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Check the file, and import nothing.")
 def import_(
-    target: Target, path: Path, into: str, run: str | None, keeps: bool, is_dry: bool
+    target: Target,
+    path: Path,
+    into: str,
+    run: str | None,
+    keeps: bool,
+    is_partial: bool,
+    is_dry: bool,
 ) -> None:
     """Send the messages of an exported file into a queue, each once.
 
@@ -98,18 +163,21 @@ def import_(
     it: no other store has given these ids to them. One that waits in the queue with such an id is
     replaced; where one is in flight, what was imported stays delayed, and is counted.
     """
-    from hms.boot.cli.message_files import read_file  # noqa: PLC0415 - not for --help
+    from hms.boot.cli.message_reading import read_file  # noqa: PLC0415 - not for --help
 
-    file = read_file(path)
+    file = read_file(path, is_partial=is_partial)
     kept = "kept " if keeps else ""
     name, queue = run or f"import {kept}{file.digest[:16]}", into.removeprefix("queue:")
     if keeps:
         _check_store(target, path, file.store)
     sent, left = (0, {}) if is_dry else _send(target, path, file, name, queue, keeps=keeps)
     verb = "would be imported" if is_dry else "imported"
-    count, in_file = len(file.lines) if is_dry else sent, len(file.lines)
+    count, in_file = file.length if is_dry else sent, file.length
     text = f"{queue}: {count} of {counted(in_file, 'message')} {verb} (run {name})"
     data = {verb.replace(" ", "_"): count, "in_file": in_file, "run": name}
+    if not file.is_whole:
+        text += "; the file is truncated, and the rest of it is missing"
+        data["is_truncated"] = True
     if left:
         text += (
             f"; delayed, without their ids: {', '.join(f'{n} {why}' for why, n in left.items())}"
@@ -141,17 +209,17 @@ def _send(
     from hms.history.ledger import Entry  # noqa: PLC0415 - the same
     from hms.history.resend import Resender  # noqa: PLC0415 - the same
 
-    lines, source, meant = file.lines, f"file sha256:{file.digest}", {"into": into}
+    source, meant = f"file sha256:{file.digest}", {"into": into}
     if keeps:
         meant["ids"] = "kept"
     with Resender(target.resolve(), run) as sender, target.connection() as connection:
         if sender.entry is not None:
             sender.entry.check(source, meant)
         before = sender.entry or Entry(
-            run, source, meant, until_offset=len(lines), store=token_hex(16)
+            run, source, meant, until_offset=file.length, store=token_hex(16)
         )
         is_queue = not into.startswith(_OTHER_PLACES)
-        is_staged = keeps or not is_queue or any(line.due_ms for line in lines)
+        is_staged = keeps or not is_queue or file.has_due
         queue, to = (into, "") if is_queue else (REPLAY_QUEUE, into)
         place = connection.admin.messages(f"queue:{queue}")
         imported = place.where(f"$ImportedID LIKE '% {before.store}'", state="delayed")
@@ -160,12 +228,12 @@ def _send(
             left = dict(imported.take_ids(to=to).left)
         packing = _Packing(connection, path, before.store if is_staged else "", keeps=keeps)
         entry = before
-        for chunk in _chunks(lines, before.next_offset, queue, packing):
+        for chunk in _chunks(file, before.next_offset, queue, packing):
             entry = replace(
                 entry,
                 next_offset=chunk.last + 1,
                 sent=entry.sent + chunk.rows,
-                is_done=chunk.last + 1 == len(lines),
+                is_done=chunk.last + 1 == file.length,
             )
             sender.send(chunk, entry)
             if is_staged:
@@ -200,19 +268,18 @@ class _Packing:
         return self._sent[key]
 
 
-def _chunks(lines: "list[Line]", start: int, queue: str, packing: _Packing) -> "Iterator[Chunk]":
+def _chunks(file: "Import", start: int, queue: str, packing: _Packing) -> "Iterator[Chunk]":
     """What is sent in one transaction, each with its lines."""
     from hms.history.resend import Chunk, Pack  # noqa: PLC0415 - not for --help
     from hms.wire.packed_messages import pack_messages  # noqa: PLC0415 - the same
 
     first, size, now_ms = start, 0, int(time.time() * 1000)
     packed: list[Any] = []
-    for at in range(start, len(lines)):
-        line = lines[at]
+    for at, line in enumerate(file.lines(start), start):
         if not 0 < line.expires_ms <= now_ms:
             packed.append(packing.packed(line, now_ms))
             size += len(line.body)
-        if at + 1 - first >= CHUNK_MESSAGES or size >= CHUNK_BYTES or at + 1 == len(lines):
+        if at + 1 - first >= CHUNK_MESSAGES or size >= CHUNK_BYTES or at + 1 == file.length:
             pack = Pack("queue", queue, len(packed), pack_messages(packed))
             yield Chunk(first, at, len(packed), 0, 0, [pack] if packed else [])
             first, size, packed = at + 1, 0, []

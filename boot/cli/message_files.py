@@ -1,8 +1,9 @@
-"""Export files: messages as lines of JSON, with a header and a trailer that has their digest.
+"""Export files: messages as lines of JSON, or as packs, with a header and a trailer that has their
+digest.
 
-The first line says where they came from, each further one is a message, the last one has their
-count and the SHA-256 of all lines before it. A file is read whole, and believed, before anything of
-it is sent.
+The first line says where they came from; each further one is a message, or packs follow, as a
+delivery has them on the wire, each with a checksum. The last line has the count and the SHA-256 of
+all bytes before it.
 """
 
 import hashlib
@@ -10,8 +11,8 @@ import json
 import os
 import re
 import shutil
-import stat
 import struct
+import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,14 +21,12 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from hms.boot.counts import counted
 from hms.client.bodies import encode_file
 from hms.client.file_bodies import FileInfo
 from hms.client.properties import OF_A_LETTER
-from hms.errors.catalogue import MessageFormatError
 from hms.history.backups.backup_manifest import sync_folder
 from hms.wire.packed_messages import (
-    HEAD_BYTES_MAX,
+    DELIVERED_ROW,
     KIND_FILE,
     KIND_MASK,
     KIND_TEXT,
@@ -43,14 +42,26 @@ from hms.wire.packed_messages import (
     encode_head,
 )
 
-__all__ = ["Exported", "Import", "Line", "files_of", "read_file", "write_file"]
+__all__ = [
+    "DIGEST",
+    "FORMAT",
+    "FRAME",
+    "PACK_FORMAT",
+    "VERSION",
+    "Exported",
+    "Line",
+    "files_of",
+    "line_of",
+    "write_file",
+]
 
-FORMAT, VERSION = "hms-messages", 1
+FORMAT, PACK_FORMAT, VERSION = "hms-messages", "hms-message-packs", 1
+FRAME = struct.Struct("<III")
+"""In front of a pack: how many messages, how many bytes, and their CRC-32; zeros end the packs."""
+PACK_MESSAGES, PACK_BYTES = 500, 1 << 20
 NO_ID = "0" * 12
 """Of what keeps the id that it gets."""
-_DIGEST = re.compile("[0-9a-f]{64}")
-_READ_BYTES = 1 << 20
-LINE_BYTES_MAX = 1 << 30
+DIGEST = re.compile("[0-9a-f]{64}")
 _TEXT_BYTES_MAX = 1 << 20
 _DELAY_MS = 10 * 365 * 86_400_000
 """Of what has not taken its id yet: nobody gets it before."""
@@ -137,7 +148,6 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         return row, head, body
 
 
-_read_line = msgspec.json.Decoder(Line)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -178,7 +188,7 @@ def line_of(message: Any) -> Line:
 
 
 def _file_of(info: FileInfo | None) -> File:
-    if info is None or not _DIGEST.fullmatch(info.sha256):
+    if info is None or not DIGEST.fullmatch(info.sha256):
         raise click.ClickException("a file message does not say which file it has")
     return File(info.sha256, info.size_bytes, info.name, bool(info.url))
 
@@ -201,9 +211,11 @@ def write_file(
     said: Mapping[str, Any],
     messages: Iterable[Any],
     save: Callable[[FileInfo, Path], object] = lambda _info, _path: None,
+    *,
+    is_packed: bool = False,
 ) -> Exported:
     """Write a file beside, sync it, and give it its name; nothing is there before. save: reads the
-    file of a message from the node into a path."""
+    file of a message from the node into a path; is_packed: packs instead of lines."""
     beside = path.with_name(f"{path.name}.part")
     digest, ids, named = hashlib.sha256(), list[str](), set[str]()
     folder = files_of(path)
@@ -212,20 +224,15 @@ def write_file(
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as out:
 
-            def add(line: bytes) -> None:
-                digest.update(line + b"\n")
-                out.write(line + b"\n")
+            def add(data: bytes) -> None:
+                digest.update(data)
+                out.write(data)
 
-            add(json.dumps({"format": FORMAT, "version": VERSION, **said}).encode())
-            for message in messages:
-                line = line_of(message)
-                if line.file is not None and line.file.sha256 not in named:
-                    folder.mkdir(mode=0o700, exist_ok=True)
-                    save(message.file_info, folder / line.file.sha256)
-                    (folder / line.file.sha256).chmod(0o600)
-                    named.add(line.file.sha256)
-                add(_encode(line))
-                ids.append(line.id)
+            kind = PACK_FORMAT if is_packed else FORMAT
+            add(json.dumps({"format": kind, "version": VERSION, **said}).encode() + b"\n")
+            kept = _with_files(messages, folder, named, save)
+            for data in _packs(kept, ids) if is_packed else _lines(kept, ids):
+                add(data)
             trailer = {"count": len(ids), "sha256": digest.hexdigest()}
             out.write(json.dumps(trailer).encode() + b"\n")
             out.flush()
@@ -245,6 +252,61 @@ def write_file(
     return Exported(ids, len(named), digest.hexdigest())
 
 
+def _with_files(
+    messages: Iterable[Any],
+    folder: Path,
+    named: set[str],
+    save: Callable[[FileInfo, Path], object],
+) -> Iterator[Any]:
+    """The same messages; the file of each is saved before, once."""
+    for message in messages:
+        info = message.file_info
+        if info is not None:
+            sha256 = _file_of(info).sha256
+            if sha256 not in named:
+                folder.mkdir(mode=0o700, exist_ok=True)
+                save(info, folder / sha256)
+                (folder / sha256).chmod(0o600)
+                named.add(sha256)
+        yield message
+
+
+def _lines(messages: Iterable[Any], ids: list[str]) -> Iterator[bytes]:
+    for message in messages:
+        line = line_of(message)
+        ids.append(line.id)
+        yield _encode(line) + b"\n"
+
+
+def _packs(messages: Iterable[Any], ids: list[str]) -> Iterator[bytes]:
+    rows: list[bytes] = []
+    payloads: list[bytes] = []
+    size = 0
+    for message in messages:
+        row, payload = _packed(message)
+        rows.append(row)
+        payloads.append(payload)
+        ids.append(message.message_id)
+        size += len(payload)
+        if len(rows) >= PACK_MESSAGES or size >= PACK_BYTES:
+            yield _pack(rows, payloads)
+            rows, payloads, size = [], [], 0
+    if rows:
+        yield _pack(rows, payloads)
+    yield FRAME.pack(0, 0, 0)
+
+
+def _packed(message: Any) -> tuple[bytes, bytes]:
+    """A message as a delivery has it: row, and head with body."""
+    row, head, body = message.encode_as_received()
+    return DELIVERED_ROW.pack(*row), head + body
+
+
+def _pack(rows: list[bytes], payloads: list[bytes]) -> bytes:
+    data = b"".join([*rows, *payloads])
+    return FRAME.pack(len(rows), len(data), zlib.crc32(data)) + data
+
+
 def _finish(path: Path, named: Container[str]) -> None:
     """Sync the name of a file that is whole, and remove files of the export that it replaced."""
     try:
@@ -259,116 +321,3 @@ def _finish(path: Path, named: Container[str]) -> None:
 
 def _unwritten(path: Path, fault: OSError) -> click.ClickException:
     return click.ClickException(f"{path} cannot be written: {fault.strerror}")
-
-
-class Import(NamedTuple):
-    """What a file that is whole has; store: from which its messages were, "" where it says none."""
-
-    lines: list[Line]
-    digest: str
-    store: str
-
-
-def read_file(path: Path) -> Import:
-    """A file that is whole and as it was written; every fault is told with its line."""
-    try:
-        with path.open("rb") as source:
-            return _read(path, source)
-    except OSError as fault:
-        raise click.ClickException(f"{path} cannot be read: {fault.strerror}") from fault
-
-
-def _read(path: Path, source: Iterable[bytes]) -> Import:
-    digest, lines = hashlib.sha256(), list[Line]()
-    numbered = _numbered(path, source)
-    number, first = next(numbered, (0, b""))
-    store = _check_header(path, first)
-    digest.update(first)
-    number, last = next(numbered, (number, b""))
-    for following, data in numbered:
-        lines.append(_message(path, number, last))
-        digest.update(last)
-        number, last = following, data
-    try:
-        trailer = json.loads(last)
-        told = trailer["count"], trailer["sha256"]
-    except (ValueError, TypeError, KeyError) as fault:
-        raise _fault(path, number, "the trailer is missing: the file is truncated") from fault
-    if told[0] != len(lines):
-        raise _fault(path, number, f"it has {counted(len(lines), 'message')}, and says {told[0]}")
-    if told[1] != digest.hexdigest():
-        raise _fault(path, number, "the digest does not fit: the file was altered")
-    _check_files(path, lines)
-    return Import(lines, digest.hexdigest(), store)
-
-
-def _check_files(path: Path, lines: list[Line]) -> None:
-    """Each file that a message brings is there, and is what it was."""
-    known = dict[str, int]()
-    for number, line in enumerate(lines, 2):
-        file = line.file
-        if file is None:
-            continue
-        if file.sha256 not in known:
-            try:
-                known[file.sha256] = _checked_size(files_of(path) / file.sha256, file.sha256)
-            except (OSError, ValueError) as fault:
-                raise _fault(path, number, f"its file {file.sha256}: {fault}") from fault
-        if known[file.sha256] != file.bytes:
-            detail = f"its file has {known[file.sha256]} bytes, not {file.bytes}"
-            raise _fault(path, number, detail)
-
-
-def _checked_size(path: Path, sha256: str) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as source:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("this is no regular file")
-        digest = hashlib.sha256()
-        while data := source.read(_READ_BYTES):
-            digest.update(data)
-    if digest.hexdigest() != sha256:
-        raise ValueError("it was altered")
-    return found.st_size
-
-
-def _numbered(path: Path, source: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    for number, data in enumerate(source, 1):
-        if len(data) > LINE_BYTES_MAX:
-            raise _fault(path, number, f"a line of {len(data)} bytes")
-        yield number, data
-
-
-def _check_header(path: Path, data: bytes) -> str:
-    """The store that it names."""
-    try:
-        header = json.loads(data)
-        said, version = header["format"], header["version"]
-    except (ValueError, TypeError, KeyError) as fault:
-        raise _fault(path, 1, "this is no export of messages") from fault
-    if said != FORMAT:
-        raise _fault(path, 1, f"its format is {said!r}, not {FORMAT!r}")
-    if version != VERSION:
-        raise _fault(path, 1, f"it is of version {version}; this one reads {VERSION}")
-    return str(header.get("store", ""))
-
-
-def _message(path: Path, number: int, data: bytes) -> Line:
-    try:
-        line = _read_line.decode(data)
-        row, head, _ = line.packed(0)
-        decode_head(head)
-    except (msgspec.MsgspecError, MessageFormatError, ValueError, struct.error) as fault:
-        raise _fault(path, number, str(fault)) from fault
-    if len(head) > HEAD_BYTES_MAX or len(row) != ROW.size:
-        raise _fault(path, number, f"its head takes {len(head)} bytes")
-    if (line.kind & KIND_MASK == KIND_FILE) is not (line.file is not None):
-        raise _fault(path, number, "a file message, which does not say its file")
-    if line.file is not None and not _DIGEST.fullmatch(line.file.sha256):
-        raise _fault(path, number, "the SHA-256 of its file is none")
-    return line
-
-
-def _fault(path: Path, number: int, detail: str) -> click.ClickException:
-    return click.ClickException(f"{path}, line {number}: {detail}; nothing was imported")

@@ -199,6 +199,13 @@ class Message(Headers, Getters, FilePart):
         self._kind, self._value = KIND_OBJECT, messages
         return self
 
+    def encode_as_received(self) -> "tuple[DeliveredRow, bytes, bytes]":
+        """(row, head, body) of a message that was received, as it came."""
+        row = self._delivered
+        if row is None:
+            raise IllegalState(what="encode_as_received()", detail="it was not received")
+        return row, self._head, self._body
+
     def encode(
         self,
         ttl_ms: int = 0,
