@@ -7,7 +7,8 @@ takes the place in the order that it had when it was sent.
 """
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -47,11 +48,13 @@ __all__ = [
 class Delayed:
     """Messages of one line that wait for their time; every step costs O(log n)."""
 
-    __slots__ = ("_heap", "_messages")
+    __slots__ = ("_arrived", "_heap", "_messages")
 
     def __init__(self) -> None:
         self._messages: dict[int, tuple[int, StoredMessage]] = {}
         self._heap: list[tuple[int, int, int]] = []
+        self._arrived: list[tuple[int, int]] = []
+        """Places in the order of arrival, with ids; some are gone."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -66,10 +69,28 @@ class Delayed:
         if len(self._heap) > 2 * len(self._messages) + _STALE_MAX:
             self._heap = [(due, m.seq, m.id) for due, m in self._messages.values()]
             heapq.heapify(self._heap)
+        insort(self._arrived, (message.seq, message.id))
+        if len(self._arrived) > 2 * len(self._messages) + _STALE_MAX:
+            self._arrived = sorted((m.seq, m.id) for _, m in self._messages.values())
 
     def remove(self, message_id: int) -> bool:
         """A message does not wait any more; whether it did."""
         return self._messages.pop(message_id, None) is not None
+
+    def arrivals(self, after: int, *, is_newest_first: bool) -> Iterator[StoredMessage]:
+        """As they arrived, those after a place in that order, or before it; what is not asked for
+        is not looked at. Nothing may come or go meanwhile."""
+        if is_newest_first:
+            found: Iterable[int] = range(bisect_left(self._arrived, (after, 0)) - 1, -1, -1)
+        else:
+            found = range(bisect_left(self._arrived, (after + 1, 0)), len(self._arrived))
+        before = None
+        for at in found:
+            seq, message_id = place = self._arrived[at]
+            known = self._messages.get(message_id)
+            if known is not None and known[1].seq == seq and place != before:
+                yield known[1]
+            before = place
 
     def find(self, message_id: int) -> StoredMessage | None:
         """A message that waits for its time."""

@@ -396,14 +396,15 @@ class PendingList:
         """All that waits, is held back or delayed, and those others, as they arrived: those after a
         place in that order, or before it. Nothing may come or go meanwhile."""
         held = self.tracks.held() if self.held_count and self.tracks is not None else ()
-        more = [*others, *held, *self._delayed]
+        more = [*others, *held]
         if is_newest_first:
             more = [m for m in more if m.seq < after]
         else:
             more = [m for m in more if m.seq > after]
         more.sort(key=_seq, reverse=is_newest_first)
         runs = self._standing.arrivals(after, is_newest_first=is_newest_first)
-        return heapq.merge(*runs, more, key=_seq, reverse=is_newest_first)
+        delayed = self._delayed.arrivals(after, is_newest_first=is_newest_first)
+        return heapq.merge(*runs, delayed, more, key=_seq, reverse=is_newest_first)
 
     def page(self, after: int, *, is_newest_first: bool) -> Iterator[StoredMessage]:
         """What waits, in order or in the opposite one, behind the message with that place in the

@@ -150,6 +150,33 @@ def test_a_page_costs_what_it_shows_however_deep_it_begins(rig, monkeypatch, is_
     assert max(counts) <= 2 * 10 + 11, "ten messages, and the halvings of 2,000"
 
 
+@pytest.mark.parametrize("is_newest", [False, True])
+def test_a_page_of_delayed_messages_costs_what_it_shows(rig, monkeypatch, is_newest):
+    """All that was delayed was sorted for each page."""
+    rig.send(count=1000)
+    rig.send(count=1000)
+    later = {"deliver_at_ms": rig.engine.state.now_ms + 60_000}
+    assert sum(said["count"] for said in every(rig, "alter", is_all=True, **later)) == 2000
+    touched, seq = [], pending_list._seq
+
+    def counted(message):
+        touched.append(message)
+        return seq(message)
+
+    monkeypatch.setattr(pending_list, "_seq", counted)
+    ids, at = [], {}
+    while True:
+        touched.clear()
+        said = operate(rig, "list", limit=100, state="delayed", is_newest=is_newest, **at)
+        assert len(touched) <= 101
+        ids += [row["id"] for row in said["messages"]]
+        at = {"after": said["after"], "end": said["end"]}
+        if not said["has_more"]:
+            break
+    assert ids == sorted(ids, reverse=is_newest)
+    assert len(set(ids)) == 2000
+
+
 def test_a_page_looks_at_no_more_than_it_may(rig):
     """A selector that fits nothing must not hold everybody up."""
     for _ in range(6):
