@@ -31,8 +31,9 @@ def check(target: Target, rules: Path, offline: bool) -> None:
     RULES is a file, or - for standard input. Exit code 1 tells that there are faults.
     """
     from hms.client.letter_rules.rules_table import check_table  # noqa: PLC0415 - not for --help
+    from hms.engine.selector.selector_fields import checked_selector  # noqa: PLC0415 - the same
 
-    table, faults = check_table(_text(rules))
+    table, faults = check_table(_text(rules), checked_selector)
     warnings = list(table.warnings) if table is not None else []
     if table is not None and not offline:
         warnings += _missing(target, table)
@@ -77,8 +78,9 @@ def handle(target: Target, rules: Path, queue: str) -> None:
     """
     from hms.client.letter_rules.rules_handler import RulesHandler  # noqa: PLC0415 - not for --help
     from hms.client.letter_rules.rules_table import read_table  # noqa: PLC0415 - the same
+    from hms.engine.selector.selector_fields import checked_selector  # noqa: PLC0415 - the same
 
-    table = read_table(_text(rules), str(rules))
+    table = read_table(_text(rules), str(rules), checked_selector)
     if table.control.input_node and not (target.address or target.node_name):
         target = Target(target.path, None, table.control.input_node, target.is_json)
     reload = _Reload(rules)
@@ -148,13 +150,14 @@ class _Reload:
     def table(self) -> "Table | None":
         """A new one, once, when it was asked for and has no faults."""
         from hms.client.letter_rules.rules_table import read_table  # noqa: PLC0415 - as above
+        from hms.engine.selector.selector_fields import checked_selector  # noqa: PLC0415 - the same
         from hms.errors.catalogue import RulesTableFaulty  # noqa: PLC0415 - the same
 
         if not self._is_wanted:
             return None
         self._is_wanted = False
         try:
-            table = read_table(_text(self._rules), str(self._rules))
+            table = read_table(_text(self._rules), str(self._rules), checked_selector)
         except (OSError, RulesTableFaulty) as error:
             click.echo(f"{error}\n{self._rules}: the old table stays", err=True)
             return None
@@ -185,9 +188,10 @@ def simulate(rules: Path, config_file: Path, store: Path | None, queue: str, **r
     """What a rules table would have done with the dead letters of the past (Spark)."""
     from hms.boot.cli.target import address_and_store  # noqa: PLC0415 - not for --help
     from hms.client.letter_rules.rules_table import read_table  # noqa: PLC0415 - the same
+    from hms.engine.selector.selector_fields import checked_selector  # noqa: PLC0415 - the same
     from hms.history.rules_simulation import simulated  # noqa: PLC0415 - the same
 
-    table = read_table(_text(rules), str(rules))
+    table = read_table(_text(rules), str(rules), checked_selector)
     place = store or address_and_store(config_file)[1]
     is_json = rest.pop("is_json")
     found = simulated(table, place, queue, **rest)

@@ -20,7 +20,7 @@ from hms.client.letter_rules.rule_patterns import (
 )
 from hms.client.letter_rules.rule_symbols import NUMBER_MAX, SYMBOLS
 from hms.client.letter_rules.rule_tokens import Fault, Part, TableSyntaxError, parts_of
-from hms.errors.catalogue import RulesTableFaulty
+from hms.errors.catalogue import RulesTableFaulty, SelectorSyntaxError
 
 __all__ = ["Control", "Rule", "Table", "check_table", "read_table"]
 
@@ -96,6 +96,10 @@ class Table:
         return sorted({one.selector for one in every if isinstance(one, Selected)})
 
 
+CheckSelector = Callable[[str], object]
+"""Raises SelectorSyntaxError; what a client imports knows no selectors."""
+
+
 @dataclass(slots=True)
 class _Reading:
     """What was read so far. is_ibm: fields have IBM's lengths."""
@@ -106,6 +110,7 @@ class _Reading:
     rules: list[Rule] = field(default_factory=list)
     has_extensions: bool = False
     is_ibm: bool = False
+    check_selector: CheckSelector = lambda _: None
 
     def fault(self, part: Part, text: str, *, of_value: bool = True) -> None:
         """Something is wrong with a keyword or its value."""
@@ -113,18 +118,22 @@ class _Reading:
         self.faults.append(Fault(at.line, at.column, part.keyword, text))
 
 
-def read_table(text: str, name: str = "rules") -> Table:
+def read_table(
+    text: str, name: str = "rules", check_selector: CheckSelector = lambda _: None
+) -> Table:
     """A table from its text; RulesTableFaulty, which has every fault."""
-    table, faults = check_table(text)
+    table, faults = check_table(text, check_selector)
     if table is None:
         lines = "\n".join(f"{name}:{fault}" for fault in faults)
         raise RulesTableFaulty(report=lines)
     return table
 
 
-def check_table(text: str) -> tuple[Table | None, list[Fault]]:
+def check_table(
+    text: str, check_selector: CheckSelector = lambda _: None
+) -> tuple[Table | None, list[Fault]]:
     """The table, None when it has faults, and these."""
-    reading = _Reading()
+    reading = _Reading(check_selector=check_selector)
     for at, entry in enumerate(entries_of(text)):
         _read_entry(reading, entry, is_first=at == 0)
     if not reading.rules and not reading.faults:
@@ -299,12 +308,22 @@ def _extension(reading: _Reading, part: Part) -> Field | None:
     if part.keyword == "RATE":
         return None
     if part.keyword == "SELECTOR":
-        return Selected(part.value)
+        return _selector(reading, part)
     found = _COMPARED.fullmatch(part.value)
     if found is None:
         reading.fault(part, "it is <, > or = with a number, such as >3600")
         return None
     return Comparison(part.keyword, found[1], int(found[2]))
+
+
+def _selector(reading: _Reading, part: Part) -> Field | None:
+    """The node judges letters by it, and would refuse each look at them."""
+    try:
+        reading.check_selector(part.value)
+    except SelectorSyntaxError as fault:
+        reading.fault(part, str(fault))
+        return None
+    return Selected(part.value)
 
 
 def _numeric(reading: _Reading, part: Part) -> NumberPattern:

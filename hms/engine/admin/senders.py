@@ -8,8 +8,8 @@ __all__ = ["check_sender"]
 
 
 def check_sender(state: State, message: StoredMessage, kind: str, name: str) -> None:
-    """NotAuthorized unless whoever moves it may act for the user that it says, and that user may
-    send there. kind: queue or topic. A node without logins asks nobody; on one without
+    """NotAuthorized unless its mover may act for the user that it says, and that user may send
+    there. kind: queue or topic. A node without logins asks nobody; on one without
     sender_identity a client could say there what it likes, so nobody is known."""
     authority = state.space.authority
     if authority is not None:

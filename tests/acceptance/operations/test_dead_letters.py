@@ -7,6 +7,9 @@ A long form gives the handlers as many letters as the environment says:
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -272,3 +275,51 @@ def test_a_faulty_table_starts_nothing(node, command, tmp_path):
     assert ran.exit_code == 1
     assert "faulty.rules:2:15: HEADER" in f"{ran.output} {ran.exception}"
     assert held(node, "HMS.DLQ") == {"HMS.DLQ": ["plain"]}
+
+
+def test_a_handler_that_is_told_to_read_a_faulty_table_keeps_the_old_one(node, tmp_path):
+    """SIGHUP at night: a slip stops nothing; the next table without faults is taken."""
+    rules, said = tmp_path / "night.rules", tmp_path / "said"
+    rules.write_text("WAIT(YES)\nDESTQ(orders) ACTION(DISCARD)\nACTION(FWD) FWDQ(DEADQ)\n")
+    line = [sys.executable, "-m", "hms.boot", "dlq", "handle", str(rules)]
+    with said.open("wb") as out:
+        running = subprocess.Popen([*line, "--connect", node.address], stdout=out, stderr=out)
+    try:
+        give(node, [order("first")])
+        wait_until(lambda: held(node, "DEADQ")["DEADQ"] == ["first"], timeout_s=WAIT_S)
+        for text in ("ACTION(DISCRAD)\n", "EXTENSIONS(YES)\nSELECTOR('a >') ACTION(DISCARD)\n"):
+            rules.write_text(text)
+            before = said.read_text().count("the old table stays")
+            running.send_signal(signal.SIGHUP)
+            wait_until(
+                lambda before=before: said.read_text().count("the old table stays") > before,
+                timeout_s=WAIT_S,
+            )
+        give(node, [order("second")])
+        wait_until(lambda: held(node, "DEADQ")["DEADQ"] == ["first", "second"], timeout_s=WAIT_S)
+        rules.write_text("WAIT(YES)\nDESTQ('orders') ACTION(FWD) FWDQ(ALARM)\n")
+        running.send_signal(signal.SIGHUP)
+        wait_until(lambda: "from now on" in said.read_text(), timeout_s=WAIT_S)
+        give(node, [order("third")])
+        wait_until(lambda: held(node, "ALARM")["ALARM"] == ["third"], timeout_s=WAIT_S)
+    finally:
+        running.kill()
+        running.wait()
+    assert "night.rules:1:8: ACTION" in said.read_text()
+    assert "night.rules:2:10: SELECTOR" in said.read_text()
+
+
+def test_an_unquoted_name_in_small_letters_is_warned_of_and_means_another_queue(
+    node, command, tmp_path
+):
+    """G14: without quotes it is folded to capitals, and names of HMS have case."""
+    rules = tmp_path / "small.rules"
+    rules.write_text("WAIT(NO)\nDESTQ(orders) ACTION(DISCARD)\nACTION(FWD) FWDQ(alarm)\n")
+    give(node, [order("plain")])
+
+    (said,) = command("dlq", "check", str(rules))
+    told = [(one["line"], one["column"], one["keyword"]) for one in said["warnings"]]
+    assert (2, 7, "DESTQ") in told
+    assert (3, 18, "FWDQ") in told
+    command("dlq", "handle", str(rules))
+    assert held(node, "ALARM", "HMS.DLQ") == {"ALARM": ["plain"], "HMS.DLQ": []}

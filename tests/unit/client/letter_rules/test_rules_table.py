@@ -4,6 +4,7 @@ import pytest
 
 from hms.client.letter_rules.rule_patterns import LetterFields, is_like
 from hms.client.letter_rules.rules_table import Control, check_table, read_table
+from hms.engine.selector.selector_fields import checked_selector
 from hms.errors.catalogue import RulesTableFaulty
 
 NUMBERS = {"REASON": 2053, "MSGTYPE": 8, "PERSIST": 1, "APPLTYPE": 65_536, "FEEDBACK": 0}
@@ -17,7 +18,7 @@ def rule(text):
 
 
 def faults(text):
-    table, found = check_table(text)
+    table, found = check_table(text, checked_selector)
     assert (table is None) is bool(found)
     return found
 
@@ -114,12 +115,14 @@ FAULTY = [
     ("EXTENSIONS(YES)\nAGE(5) ACTION(IGNORE)", 2, 5, "AGE"),
     ("LENGTHS(IBM)\nUSERID('a user of 17 ch') ACTION(IGNORE)", 2, 8, "USERID"),
     ("(A) ACTION(IGNORE)", 1, 1, ""),
+    ("EXTENSIONS(YES)\nSELECTOR('Table >') ACTION(IGNORE)", 2, 10, "SELECTOR"),
+    ("EXTENSIONS(YES)\nSELECTOR('JMSDeadReason = 1') ACTION(IGNORE)", 2, 10, "SELECTOR"),
 ]
 
 
 @pytest.mark.parametrize(("text", "line", "column", "keyword"), FAULTY)
 def test_a_fault_is_told_with_its_place(text, line, column, keyword):
-    """40 faulty tables, each with the one fault that it has."""
+    """42 faulty tables, each with the one fault that it has."""
     assert [(one.line, one.column, one.keyword) for one in faults(text)] == [
         (line, column, keyword)
     ]
