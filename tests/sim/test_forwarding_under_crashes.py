@@ -8,7 +8,7 @@ import pytest
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.errors.catalogue import NodeNotUp
+from hms.errors.catalogue import InvalidArgument, NodeNotUp
 from tests.support.cluster_rig import QUEUE, World
 
 HERE, THERE = 1, 2
@@ -162,6 +162,20 @@ def test_nothing_is_forwarded_to_a_node_that_is_not_there():
     for name in ("n2", "n9"):
         with pytest.raises(NodeNotUp, match=name):
             order(node, "message.move", place=f"queue:{QUEUE}", to=DLQ, node=name, is_all=True)
+    assert len(node.queue.line.everything()) == 1
+
+
+@pytest.mark.parametrize("to", ["", "queue:", "x" * 256, "HMS.TO.2:1:whole:late"])
+def test_a_target_that_is_no_name_is_refused_before_anything_leaves(to):
+    """A name of 2,000 characters fitted no word of a link: its messages were on their way for
+    ever."""
+    world = World(2)
+    world.link_all()
+    world.settle()
+    node = world.nodes[HERE]
+    node.send(1)
+    with pytest.raises(InvalidArgument, match="to: "):
+        forward(node, QUEUE, to)
     assert len(node.queue.line.everything()) == 1
 
 

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from hms.engine.admin.dead_letter_operations import where_back
-from hms.engine.admin.destination_lifecycle import check_definitions
+from hms.engine.admin.destination_lifecycle import NAME_MAX, check_definitions
 from hms.engine.admin.message_operations import chosen, expiry_of, may_go, said
 from hms.engine.admin.message_selection import find, id_of, place_of
 from hms.engine.admin.senders import check_sender
@@ -117,7 +117,7 @@ class Forwards:
             raise NodeNotUp(node=peer.name, reason=peer.last_error or "it was not heard yet")
         chunk = find(state, found, asked)
         if place is None or not chunk.messages:
-            return said(chunk)
+            return said(chunk) | {"left": {}}
         left: Counter[str] = Counter()
         going = [m for m in chunk.messages if self._may_go(place, m, asked, left)]
         if asked.is_from_sender:
@@ -270,6 +270,8 @@ def _checked(to: str, asked: ops.SelectMessages, place: object) -> str:
     name = to.removeprefix("queue:")
     if not name or forward_of(name) is not None:
         raise InvalidArgument(what="to", detail="the queue that is to get them is needed")
+    if len(name) > NAME_MAX:  # a link would take no such word
+        raise InvalidArgument(what="to", detail=f"a name has at most {NAME_MAX} characters")
     if asked.is_atomic:
         detail = "another node takes what is forwarded chunk by chunk"
         raise InvalidArgument(what="is_atomic", detail=detail)

@@ -8,6 +8,7 @@ A long form handles as many letters, and kills nodes as often, as the environmen
 import contextlib
 import json
 import os
+import threading
 import time
 from collections import Counter
 
@@ -227,6 +228,34 @@ def test_what_is_forwarded_is_there_once_whichever_node_is_killed(pair):
         "HMS.DLQ": Counter(),
         "manual": wanted(FORWARDED, "QUEUE_FULL", "REJECTED"),
     }
+    assert held(there, "late") == {"late": wanted(FORWARDED, "DECODE_ERROR", "NOT_AUTHORIZED")}
+
+
+def test_two_handlers_at_once_forward_each_letter_once(pair):
+    """And count each action once."""
+    here, there = pair
+    give_up(here, FORWARDED)
+    done, faults = Counter(), []
+
+    def work():
+        try:
+            with hms.connect(here.address, **CONNECT) as connection:
+                one = handler(connection)
+                one.run()
+                done.update(one.walk.counts.done.elements())
+        except Exception as fault:  # noqa: BLE001 - told by the test
+            faults.append(fault)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+
+    assert faults == []
+    each = FORWARDED // 4
+    assert done == {0: each, 1: each, 4: 2 * each}
+    assert held(here, "manual") == {"manual": wanted(FORWARDED, "QUEUE_FULL", "REJECTED")}
     assert held(there, "late") == {"late": wanted(FORWARDED, "DECODE_ERROR", "NOT_AUTHORIZED")}
 
 
