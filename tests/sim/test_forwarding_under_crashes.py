@@ -8,6 +8,7 @@ import pytest
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
+from hms.engine.messages import StoredMessage
 from hms.errors.catalogue import InvalidArgument, NodeNotUp
 from tests.support.cluster_rig import QUEUE, World
 
@@ -223,3 +224,25 @@ def test_a_forward_for_nobody_goes_back_at_boot():
 
     waiting = engine.state.queues[QUEUE].line.everything()
     assert len(waiting) == 2  # the third was offered, and nobody knows whether it arrived
+
+
+def test_a_message_whose_id_is_there_gets_one_of_its_own():
+    """A letter of another subscription has the same id; and a head that nobody can read is no
+    reason to cut the link."""
+    world = World(2)
+    world.link_all()
+    world.settle()
+    node, there = world.nodes[HERE], world.nodes[THERE]
+    node.send(2, properties={"Month": 5})
+    for message in node.queue.line.everything():
+        seq = there.engine.state.take_seqs(1)
+        copy = StoredMessage.of(message.id, seq, 1, 0, 4, 0, 0, b"", is_persistent=False)
+        there.engine.state.queues[DLQ].line.add([copy])
+    message.payload = b"\xc1" * message.head_bytes + message.payload[message.head_bytes :]
+    forward(node, QUEUE, DLQ)
+    node.sync()
+    world.settle()
+
+    held = [m.id for m in there.engine.state.queues[DLQ].line.everything()]
+    assert len(held) == len(set(held)) == 4
+    assert node.queue.line.everything() == []

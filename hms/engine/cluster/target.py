@@ -32,6 +32,7 @@ from hms.errors.catalogue import (
     DestinationNotFound,
     InvalidArgument,
     InvalidDestinationState,
+    MessageFormatError,
     MessageTooLarge,
     NodeStopping,
     QueueFull,
@@ -85,19 +86,33 @@ def _forwarded(
     queue, ids = state.queues[forward.queue], set[int]()
     messages, bodies = [], []
     for one, payload in zip(said.messages, payloads, strict=True):
-        head, made = payload[: one.head_bytes], one
+        made, is_taken = one, one.id in ids or may_have(queue, one.id)
+        head = _head(payload[: one.head_bytes], forward, one.id if is_taken else 0)
         if forward.is_bare:
-            head = encode_head(revived(decode_head(head)))
             made = replace(made, deliveries=0, attempts=0)
-        if one.id in ids or may_have(queue, one.id):
-            found = decode_head(head)
-            node = {**found.node, "$OriginalMessageID": message_id_text(one.id)}
-            head = encode_head(replace(found, node=node))
+        if is_taken:
             made = replace(made, id=state.take_ids(1, fx))
         ids.add(one.id)
         messages.append(replace(made, head_bytes=len(head)))
         bodies.append(head + payload[one.head_bytes :])
     return replace(said, queue=forward.queue, messages=messages), bodies
+
+
+def _head(data: bytes, forward: Forward, former: int) -> bytes:
+    """The head of a message that is put here; former: the id that it had, when it gets another
+    one. One that cannot be read stays as it is: only its reader can judge."""
+    if not (forward.is_bare or former):
+        return data
+    try:
+        found = decode_head(data)
+    except MessageFormatError:
+        return data
+    if forward.is_bare:
+        found = revived(found)
+    if former:
+        node = {**found.node, "$OriginalMessageID": message_id_text(former)}
+        found = replace(found, node=node)
+    return encode_head(found)
 
 
 def _why_not(state: State, said: Offer, forward: Forward | None) -> HmsError | None:
