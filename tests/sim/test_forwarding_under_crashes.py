@@ -246,3 +246,24 @@ def test_a_message_whose_id_is_there_gets_one_of_its_own():
     held = [m.id for m in there.engine.state.queues[DLQ].line.everything()]
     assert len(held) == len(set(held)) == 4
     assert node.queue.line.everything() == []
+
+
+def test_what_comes_back_to_a_queue_that_is_deleted_meanwhile_is_a_dead_letter():
+    """With the reason of what waited in that queue."""
+    world = World(2)
+    world.link_all()
+    world.settle()
+    node = world.nodes[HERE]
+    order(node, "queue.create", name="short")
+    node.send(3)
+    order(node, "message.move", place=f"queue:{QUEUE}", to="short", is_all=True)
+    forward(node, "short", "nowhere")
+    order(node, "queue.delete", name="short")
+    node.sync()
+    world.settle()
+    for _ in range(4):
+        world.tick()
+
+    letters = node.engine.state.queues[DLQ].line.everything()
+    reasons = [message.head().node["$DeadReason"] for message in letters]
+    assert reasons == ["DESTINATION_DELETED"] * 3

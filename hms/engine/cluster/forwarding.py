@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from hms.engine.admin.dead_letter_operations import where_back
-from hms.engine.admin.destination_lifecycle import NAME_MAX, check_definitions
+from hms.engine.admin.destination_lifecycle import NAME_MAX, bury_deleted, check_definitions
 from hms.engine.admin.message_operations import chosen, expiry_of, may_go, said
 from hms.engine.admin.message_selection import find, id_of, place_of
 from hms.engine.admin.senders import check_sender
@@ -32,7 +32,6 @@ from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.queue.dead_letters import is_there
 from hms.engine.queue.destinations import Queue, Retained, Subscription
 from hms.engine.queue.relocation import relocate
-from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import Relocation, State
 from hms.errors.catalogue import InvalidArgument, NodeNotUp, NotSupported
 from hms.records import Definition, defined, undefined
@@ -289,10 +288,13 @@ def _length(queue: Queue) -> int:
 
 
 def _send_back(state: State, queue: Queue, messages: list[StoredMessage], fx: Effects) -> None:
-    """To the place that they came from; to the dead letter queue when that is gone."""
-    if messages:
-        origin = state.places.get(_read(queue).origin) or state.queues[DEAD_LETTER_QUEUE]
-        relocate(state, queue, messages, Relocation(origin.number), fx)
+    """To the place that they came from; when that is gone they are dead letters, as what waited in
+    it."""
+    origin = _read(queue).origin
+    if origin in state.places:
+        relocate(state, queue, messages, Relocation(origin), fx)
+    else:
+        bury_deleted(state, queue, fx, len(messages))
 
 
 def send_all_back(state: State, queue: Queue, fx: Effects) -> bool:
