@@ -36,8 +36,10 @@ from hms.errors.tree import HmsError
 from hms.wire.packed_messages import (
     DELIVERED_ROW,
     HEAD_BYTES_MAX,
+    KIND_COMPRESSED,
     KIND_FILE,
     KIND_MASK,
+    KIND_NONE,
     ROW,
     decode_head,
     unpack_delivered,
@@ -48,6 +50,8 @@ __all__ = ["Import", "read_file"]
 _READ_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 30
 HEADER_BYTES_MAX = 1 << 20
+PRIORITY_MAX, MS_MAX = 9, 1 << 48
+_KINDS = frozenset(kind | more for kind in range(KIND_NONE + 1) for more in (0, KIND_COMPRESSED))
 _read_line = msgspec.json.Decoder(Line)
 Trailer = dict[str, Any] | None
 
@@ -260,6 +264,12 @@ def _checked(path: Path, where: str, line: Line) -> Line:
         int(line.id, 16)
     except (MessageFormatError, ValueError, struct.error) as fault:
         raise _fault(path, where, str(fault)) from fault
+    if line.kind not in _KINDS:
+        raise _fault(path, where, f"there is no kind {line.kind}")
+    if not 0 <= line.priority <= PRIORITY_MAX:
+        raise _fault(path, where, f"its priority is {line.priority}, and at most {PRIORITY_MAX}")
+    if not all(0 <= ms < MS_MAX for ms in (line.time_ms, line.expires_ms, line.due_ms)):
+        raise _fault(path, where, "one of its times is none")
     if len(head) > HEAD_BYTES_MAX or len(row) != ROW.size:
         raise _fault(path, where, f"its head takes {len(head)} bytes")
     if (line.kind & KIND_MASK == KIND_FILE) is not (line.file is not None):

@@ -26,7 +26,7 @@ from hms import aio
 from hms.boot.cli import main
 from hms.boot.cli.message_files import Line, write_file
 from hms.history.resend import Resender
-from hms.wire.packed_messages import pack_messages
+from hms.wire.packed_messages import KIND_FILE, pack_messages
 from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {}, "late": {}, "done": {}}, "topic": {"news": {}}}}
@@ -359,6 +359,15 @@ def forged(node, message_id):
         producer.settle(producer.submit_packs([(pack, 1)]))
 
 
+def away(line, sha256):
+    """A file message whose file stands elsewhere."""
+    return changed(line, kind=KIND_FILE, file={"sha256": sha256, "bytes": 1, "name": "x"})
+
+
+def changed(line, **fields):
+    return json.dumps(json.loads(line) | fields).encode() + b"\n"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -369,6 +378,17 @@ def forged(node, message_id):
         (lambda lines: [lines[0], lines[1].replace(b"hello", b"hallo"), *lines[2:]], "altered"),
         (lambda lines: [lines[0], b"{}\n", *lines[2:]], "line 2"),
         (lambda _: [], "line"),
+        (lambda lines: [*lines, b"{}\n"], "behind the trailer"),
+        (lambda lines: [lines[0], b'{"id":' + b"[" * 100_000, *lines[1:]], "line 2"),
+        (lambda lines: [b"[" * 100_000 + b"\n", *lines[1:]], "no export"),
+        (lambda lines: [lines[0], lines[1].replace(b'"id":"', b'"id":"x'), *lines[2:]], "line 2"),
+        (lambda lines: [lines[0], away(lines[1], "../../secret"), *lines[2:]], "line 2"),
+        (lambda lines: [lines[0], away(lines[1], "0" * 64), *lines[2:]], "line 2: its file"),
+        (lambda lines: [lines[0], b"\xff\xfe" + lines[1], *lines[2:]], "line 2"),
+        (lambda lines: [lines[0], changed(lines[1], kind=90), *lines[2:]], "no kind"),
+        (lambda lines: [lines[0], changed(lines[1], priority=10), *lines[2:]], "its priority"),
+        (lambda lines: [lines[0], changed(lines[1], time_ms=-1), *lines[2:]], "its times"),
+        (lambda lines: [lines[0], changed(lines[1], due_ms=1 << 60), *lines[2:]], "its times"),
     ],
 )
 def test_a_file_that_is_not_whole_is_not_imported(tmp_path, change, said):
