@@ -64,7 +64,7 @@ class _Unit(NamedTuple):
     lines: list[Line]
 
 
-class _Cut(Exception):
+class _CutError(Exception):
     """The file ends in the middle of a unit."""
 
     def __init__(self, where: str) -> None:
@@ -73,8 +73,8 @@ class _Cut(Exception):
 
 
 class Import(NamedTuple):
-    """A file that was checked. length: how many messages it has; store: from which they were, "" where it
-    says none; has_due: some of them wait for a time; is_whole: it has its trailer."""
+    """A file that was checked. length: how many messages it has; store: from which they were, ""
+    where it says none; has_due: some of them wait for a time; is_whole: it has its trailer."""
 
     path: Path
     length: int
@@ -140,7 +140,7 @@ def _read(path: Path, source: IO[bytes], *, is_partial: bool) -> Import:
             digest.update(unit.data)
     except StopIteration as end:
         trailer = end.value
-    except _Cut as cut:
+    except _CutError as cut:
         if not is_partial:
             detail = "the trailer is missing: the file is truncated"
             raise _fault(path, cut.where, detail) from cut
@@ -180,7 +180,7 @@ def _header(path: Path, source: IO[bytes], digest: Any = None) -> tuple[str, boo
 
 
 def _units(path: Path, source: IO[bytes], *, is_packed: bool) -> Generator[_Unit, None, Trailer]:
-    """What follows the header; returns the trailer. _Cut when the file ends before it."""
+    """What follows the header; returns the trailer. _CutError when the file ends before it."""
     return (yield from (_packs if is_packed else _lines)(path, source))
 
 
@@ -199,7 +199,7 @@ def _lines(path: Path, source: IO[bytes]) -> Generator[_Unit, None, Trailer]:
                 raise _fault(path, where, "something stands behind the trailer")
             return trailer
         if not data.endswith(b"\n"):
-            raise _Cut(last or where)
+            raise _CutError(last or where)
         yield _Unit(where, data, [_message(path, where, data)])
         last = where
 
@@ -222,19 +222,19 @@ def _packs(path: Path, source: IO[bytes]) -> Generator[_Unit, None, Trailer]:
         where = f"pack {number}"
         head = source.read(FRAME.size)
         if len(head) < FRAME.size:
-            raise _Cut(where)
+            raise _CutError(where)
         count, length, checksum = FRAME.unpack(head)
         if not count:
             yield _Unit(where, head, [])
             trailer = _trailer_of(source.readline(HEADER_BYTES_MAX))
             if trailer is None or source.read(1):
-                raise _Cut("its trailer")
+                raise _CutError("its trailer")
             return trailer
         if length > LINE_BYTES_MAX or count * DELIVERED_ROW.size > length:
             raise _fault(path, where, f"it says {counted(count, 'message')} in {length} bytes")
         data = source.read(length)
         if len(data) < length:
-            raise _Cut(where)
+            raise _CutError(where)
         if zlib.crc32(data) != checksum:
             raise _fault(path, where, "its checksum does not fit: the file was altered")
         yield _Unit(where, head + data, _unpacked(path, where, data, count))

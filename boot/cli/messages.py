@@ -173,8 +173,8 @@ def _said(data: bytes | None, how: str) -> str:
 def move(target: Target, place: str, to: str, node: str, reset_count: bool, **rest: Any) -> None:
     """Move messages to another queue; they keep id, time, priority, expiry and properties.
 
-    With --to-node they go to that node's queue. What it does not take comes back, and is told; so is
-    what is still on its way after 10 s, which goes on without this command.
+    With --to-node they go to that node's queue. What it does not take comes back, and is told; so
+    is what is still on its way after 10 s, which goes on without this command.
     """
     more = {"to": to, "reset_count": reset_count} | ({"node": node} if node else {})
     _change(target, place, "moved", "move", rest, **more)
