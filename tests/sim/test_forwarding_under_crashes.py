@@ -154,6 +154,8 @@ def test_what_a_node_refuses_says_why():
     assert (before["count"], before["ids"], before["refused"]) == (3, ids, {})
     assert (said["count"], said["ids"], list(said["refused"])) == (0, [], ids)
     assert all("nowhere" in why for why in said["refused"].values())
+    other = order(here, "message.forwarded", place=f"queue:{QUEUE}", ids=" ".join(ids))
+    assert other["refused"] == {}, "who may look at another place learns nothing of this one"
 
 
 def test_nothing_is_forwarded_to_a_node_that_is_not_there():

@@ -58,8 +58,8 @@ class Forwards:
         self._away_since: dict[int, int] = {}
         self._used: dict[str, int] = {}
         self._one_by_one: set[str] = set()
-        self._refused: dict[int, str] = {}
-        """Why messages came back, by their ids; the latest ones."""
+        self._refused: dict[int, tuple[int, str]] = {}
+        """By the ids of messages that came back, the latest ones: to which place, and why."""
         self._came_back: dict[int, tuple[int, str]] = {}
         """By the number of their place: how many since boot, and why the last ones."""
 
@@ -180,7 +180,9 @@ class Forwards:
             "came_back": self._came_back.get(number, (0, ""))[0],
             "why": self._came_back.get(number, (0, ""))[1],
             "refused": {
-                message_id_text(id_): self._refused[id_] for id_ in ids if id_ in self._refused
+                message_id_text(id_): told[1]
+                for id_ in ids
+                if (told := self._refused.get(id_)) is not None and told[0] == number
             },
         }
 
@@ -231,7 +233,7 @@ class Forwards:
         before = self._came_back.get(origin, (0, ""))[0]
         self._came_back[origin] = before + len(messages), reason
         for message in messages:
-            self._refused[message.id] = reason
+            self._refused[message.id] = origin, reason
         while len(self._refused) > REFUSALS_KEPT:
             del self._refused[next(iter(self._refused))]
 
