@@ -390,7 +390,7 @@ class _Commit(Pending, eq=False, kw_only=True):
     @property
     def is_kept(self) -> bool:
         """Behind the sends that it is for."""
-        return not self._session.is_closed
+        return not self.session.is_closed
 
     def lost(self, error: HmsError) -> bool:
         """Neither repeated nor ended here: the session decides, unless it is closed meanwhile."""

@@ -305,7 +305,7 @@ def _go_on(state: State, fx: Effects) -> bool:
     if one.ask(state, LOOK_STEPS) > 0:
         arriving.popleft()
         if _is_wanted(state, one):
-            fault = _why_not(state, one.said)
+            fault = _why_not(state, one.said, None)
             if fault is None:
                 _publish(state, one, fx)
                 one.on_taken()
