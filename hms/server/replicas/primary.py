@@ -89,8 +89,8 @@ still while the others confirm costs no more memory."""
 BEATS_PER_LEASE: Final = 5
 RENEWALS_PER_LEASE: Final = 3
 RESIGNS: Final = 3
-"""So often the lease is given to a successor, each time for a third of it at most: else it ends by
-itself, and whoever is first leads, perhaps this one again."""
+"""So often the lease is given to a successor, each time for a third of it at most. A lease that
+ends by itself goes to the first copy that asks, perhaps to this one again."""
 LOOKS_PER_LEASE: Final = 10
 JOIN_S: Final = 10.0
 PLACE_S: Final = 0.1
