@@ -38,6 +38,7 @@ GIVEN = {
     "deliver_at_ms": 3,
     "destination": "queue:orders",
     "discard": True,
+    "drain_s": 7.5,
     "end": 5,
     "force": True,
     "from_ms": 6,
@@ -47,6 +48,7 @@ GIVEN = {
     "is_dry": True,
     "is_erasure": True,
     "is_forced": True,
+    "is_from_sender": True,
     "is_id_taken": True,
     "is_newest": True,
     "is_on": False,
@@ -80,6 +82,7 @@ def test_every_operation_has_somebody_who_does_it_and_the_other_way_round():
     done = {*views._OPERATIONS, *cluster_operations._OPERATIONS}
     done |= {*SERVICE_OPERATIONS, *RESOURCE_OPERATIONS, *CLIENT_OPERATIONS, *NODE_OPERATIONS}
     done |= {"metrics.show", *SEGMENT_OPERATIONS, held_places.HOLD, held_places.RELEASE}
+    done |= {"message.forwarded"}
 
     assert sorted(done) == sorted(OPERATIONS)
 
