@@ -212,6 +212,7 @@ class NodeProcess:
     def _parts(self) -> Parts:
         """What may become an alert."""
         own, audit, arbiter = self._securing, self._engine.state.audit, self._config.arbiter
+        cluster = self._engine.cluster
         files = () if arbiter is None else (arbiter.ca_file, arbiter.cert_file)
         secured = {} if own is None else {"policy_rejected": own.rejected}
         secured |= {} if own is None else {"policy_differs": own.differs}
@@ -225,7 +226,7 @@ class NodeProcess:
             growth=self._journal.growth,
             servers=self._servers.describe,
             listeners_missing=self._broker.monitor.listeners_missing,
-            audit_broken=lambda: audit.broken,
+            audit_broken=lambda: audit.broken or ("" if cluster is None else cluster.audits.broken),
             copy_damaged=self._damage,
             certificates=certificates,
             copies=self._taken.troubles,

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from hms.engine.cluster.audit_heads import AuditHeads
 from hms.engine.cluster.balancing import Balancing
 from hms.engine.cluster.cluster_messages import (
     Answer,
     Ask,
+    AuditHead,
     Gossip,
     Interest,
     News,
@@ -56,6 +58,7 @@ class Cluster:
         """What the links tell for the status."""
         self.directory = Directory(state)
         self.policy = PolicyExchange()
+        self.audits = AuditHeads(state.audit)
         self._gossip = Gossiping(settings.interval_ms)
         self._balancing = Balancing(state, settings.interval_ms, self.peers, self._gossip)
         self._relays = Relays(state)
@@ -109,6 +112,19 @@ class Cluster:
             self._say(index, News(some), fx)
         if self.policy.own is not None:
             self._say(index, self.policy.own, fx)
+        self._tell_audit(index, fx)
+
+    def _compare(self, peer: Peer, word: Policy | AuditHead) -> None:
+        if isinstance(word, Policy):
+            self.policy.told(peer.index, word)
+        else:
+            self.audits.told(peer.index, peer.name, word)
+
+    def _tell_audit(self, index: int, fx: Effects) -> None:
+        """Behind its records: a crash must not take what another node remembers."""
+        for head in self.audits.words(index):
+            fx.must_wait = True
+            self._say(index, head, fx)
 
     def tell_policy(self, policy: Policy, fx: Effects) -> None:
         """This node has another security document."""
@@ -141,8 +157,8 @@ class Cluster:
             self._asked(peer, word, fx)
         elif isinstance(word, News):
             self.directory.told(word.entries, fx)
-        elif isinstance(word, Policy):
-            self.policy.told(index, word)
+        elif isinstance(word, Policy | AuditHead):
+            self._compare(peer, word)
         elif isinstance(word, Interest):
             relay = interested(self._state, index, word, fx)
             if relay is not None:
@@ -219,6 +235,9 @@ class Cluster:
             if self._gossip.tell(queues, self._up(), fx, is_drained=self.is_drained):
                 for peer in self._up():  # a word may have been lost while the links came back
                     self._tell_lasting(peer.index, fx)
+            if self.audits.is_news():
+                for peer in self._up():
+                    self._tell_audit(peer.index, fx)
             self._say_again(fx)
             self.directory.retry(fx)
         self._relays.tell_wishes(self._up(), fx)

@@ -23,6 +23,7 @@ MESSAGES_PER_OFFER_MAX = 1024
 VERSION_END = 1 << 48
 """Versions of an entry are below: each change makes one more of them."""
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]
+_Hash = Annotated[bytes, msgspec.Meta(max_length=32)]
 _Name = Annotated[str, msgspec.Meta(max_length=1024)]
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -118,6 +119,16 @@ class Policy(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     text: Annotated[str, msgspec.Meta(max_length=POLICY_BYTES_MAX)] = ""
 
 
+class AuditHead(msgspec.Struct, frozen=True, array_like=True, tag="h"):
+    """The last record of the audit of the node that speaks, and what it remembers as the last one
+    of the node that hears; number 0: none."""
+
+    number: _Count
+    head: _Hash
+    known_number: _Count = 0
+    known_head: _Hash = b""
+
+
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     """What became of an offer; recorded before it is said."""
 
@@ -126,7 +137,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     reason: str = ""
 
 
-Word = Gossip | Ask | Offer | Answer | Interest | News | Policy
+Word = Gossip | Ask | Offer | Answer | Interest | News | Policy | AuditHead
 _decode = msgspec.msgpack.Decoder(Word).decode
 
 

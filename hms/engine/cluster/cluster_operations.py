@@ -59,6 +59,7 @@ def _status(state: State, cluster: Cluster, _: ops.Nothing) -> dict[str, Any]:
 
 def _member(state: State, cluster: Cluster, index: int) -> dict[str, Any]:
     peer, moves = cluster.peers[index], state.moves.peer(index)
+    audit_number, audit_head = cluster.audits.of.get(index, (0, b""))
     oldest_ms = min((o.said_ms for o in moves.offers.values()), default=state.now_ms)
     return {
         "node": peer.name,
@@ -74,6 +75,8 @@ def _member(state: State, cluster: Cluster, index: int) -> dict[str, Any]:
         "refused": peer.tally.refused,
         "asked": peer.tally.asked,
         "faults": peer.tally.faults,
+        "audit_number": audit_number,
+        "audit_hash": audit_head.hex(),
         "last_error": peer.last_error,
     }
 

@@ -14,6 +14,9 @@ from hms.records.audit import (
 
 __all__ = ["AuditChain"]
 
+RECENT_MAX = 1000
+"""So many of the last hashes are kept, to be compared with what others remember."""
+
 
 class AuditChain:
     """number and head: of the last record, here, in the log, and in each segment's dictionary."""
@@ -21,6 +24,7 @@ class AuditChain:
     def __init__(self) -> None:
         self.number = 0
         self.head = NO_HASH
+        self._recent: dict[int, bytes] = {}
         self.broken = ""
         """The first record that was read back and does not follow from the one before; "" none."""
 
@@ -36,6 +40,18 @@ class AuditChain:
         """As it stands in the log."""
         if number >= self.number:
             self.number, self.head = number, head or NO_HASH
+            self._recent[number] = self.head
+            if len(self._recent) > RECENT_MAX:
+                del self._recent[next(iter(self._recent))]
+
+    def differs(self, number: int, head: bytes) -> str:
+        """Which record somebody remembers that is none of this chain; "" when it is one, or is
+        older than the last RECENT_MAX."""
+        if number > self.number:
+            return f"record {number} of this audit, which ends with record {self.number}"
+        if self._recent.get(number, head) != head:
+            return f"another record {number} of this audit"
+        return ""
 
     def append(self, entry: AuditEntry, fx: Effects) -> None:
         """One record more; its number and place in the chain are given here."""

@@ -816,7 +816,6 @@ def test_at_29_a_subscription_puts_nothing_into_a_queue_that_its_owner_lost(held
 SEEDS = 10_000 if ATTACKS_FULL else 60
 
 
-@pytest.mark.timeout(3600 if ATTACKS_FULL else 120)
 def called(node, peer, correlation, service):
     head = wire.CallHead(service, 0)
     return node.send(peer, Kind.CALL, wire.encode_with_body(head, b""), correlation)
@@ -890,6 +889,7 @@ def test_at_30_an_answer_to_a_reply_to_is_sent_by_the_rights_of_who_answers(held
     assert (record.user, record.resource) == ("s", "queue:payments")
 
 
+@pytest.mark.timeout(3600 if ATTACKS_FULL else 120)
 def test_at_35_a_revocation_beside_sends_has_the_order_of_the_log(held, told):
     """What was confirmed is there, what was refused is not, whatever the order was."""
     revoked = without(held, "u", "produce queue:orders")

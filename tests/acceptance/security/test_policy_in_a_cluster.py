@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import msgspec
 import pytest
@@ -72,6 +73,47 @@ def test_a_change_at_one_node_holds_at_the_other_also_after_it_was_down(tmp_path
             hms.connect(second.address, user="u", password=PASSWORD)
         run("n2", "user", "enable", "u")
         wait_until(lambda: load_security(files[0]).user["u"].enabled)
+
+
+def test_an_older_copy_of_a_store_is_told_by_a_node_that_knows_a_later_audit(tmp_path, monkeypatch):
+    """Must show 7: the chain of the copy is whole, so the node alone cannot know."""
+    with hms.testing.node(config=config_of(tmp_path), nodes=2) as first:
+        monkeypatch.setenv("HMS_CONFIG", str(first.config_file))
+        second = first.nodes[1]
+
+        def known():
+            """The last record of n2 that n1 remembers."""
+            (row,) = json.loads(run("n1", "cluster", "status", "--json"))["members"]
+            return row["audit_number"]
+
+        run("n2", "queue", "create", "one")
+        second.stop()
+        shutil.copytree(second.store, tmp_path / "older")
+        second.boot()
+        for name in ("two", "three"):
+            run("n2", "queue", "create", name)
+        number = int(run("n2", "audit", "anchor").partition(":")[0])
+        wait_until(lambda: known() == number)
+        second.kill()
+        second.boot()
+        run("n2", "queue", "create", "four")
+        wait_until(lambda: known() == number + 1)
+        assert "audit_broken" not in run("n2", "alert", "list")
+
+        second.stop()
+        shutil.rmtree(second.store)
+        shutil.move(tmp_path / "older", second.store)
+        second.boot()
+        wait_until(lambda: "an old frame or store" in run("n1", "cluster", "status", "--json"))
+        for _ in range(2):  # by now it counts as many boots as the store that it replaces
+            second.kill()
+            second.boot()
+
+        wait_until(lambda: "audit_broken" in run("n2", "alert", "list"))
+        assert f"node n1 knows record {known()} of this audit" in run(
+            "n2", "alert", "list", "--json"
+        )
+        assert "whole" in run("n2", "audit", "verify")
 
 
 def test_keys_of_links_are_changed_without_a_boot_and_known_after_one(tmp_path, monkeypatch):
