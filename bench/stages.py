@@ -26,10 +26,10 @@ from hms.client.core.transport import Transport
 from hms.server.broker import Broker
 from hms.server.gateway import Gateway
 from hms.server.listening_sockets import Listener
+from hms.server.lone_frames import LoneFrames
 from hms.store.journal.disk import RealDisk
 from hms.store.journal.journal import Journal
 from hms.testing import node
-from hms.workers.lanes import LanePool
 
 __all__ = ["main", "measured", "steps_of"]
 
@@ -39,12 +39,12 @@ Times = list[tuple[str, float]]
 
 NODE_STEPS: tuple[tuple[type, str, str, str], ...] = (
     (Gateway, "_read", "the main thread is awake and reads", ""),
-    (LanePool, "put_many", "frame read, handed to a general worker", ""),
-    (Broker, "turn", "the worker has it", ""),
+    (LoneFrames, "apply", "frame read, and it is the only one", ""),
+    (Broker, "turn", "the engine has it", ""),
     (Journal, "commit", "the engine is done; written to the log", ""),
     (RealDisk, "fdatasync", "the system has it", "it is synced"),
-    (Gateway, "put", "checked; handed to the main thread", ""),
-    (Listener, "send", "the main thread is awake and sends", "sent"),
+    (Gateway, "put", "checked; the answer is made", ""),
+    (Listener, "send", "the answer is given to ZeroMQ", "sent"),
 )
 """Class and method, what it means that it begins, and that it ends."""
 CLIENT_STEPS: tuple[tuple[type, str, str, str], ...] = (

@@ -132,7 +132,7 @@ class ProducerSteps:
         if tracing.tracer is not None:
             body, properties, span = message_tracing.sending(self.destination, body, properties)
         own: list[tuple[int, Message]] = []
-        if body.__class__ is bytes and not (properties or how or options.codec):
+        if body.__class__ is bytes and properties is None and not (how or options.codec):
             encoded: Encoded = bare_row(len(body), options), b"", body
         else:
             message = as_message(body, properties, header_of(how) if how else None)

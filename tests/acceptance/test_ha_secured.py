@@ -122,7 +122,7 @@ def test_clients_follow_a_secured_log_to_a_machine_with_another_key(two):
         assert not held.done()
         with hms.connect(b.node.address) as operator:
             work = both.session(transacted=True)
-            work.producer("orders").send(b"rolled back")
+            assert work.producer("orders").send(b"rolled back").message_id
             with pytest.raises(hms.SwitchoverRefused, match=r"client \d+ \(billing\)"):
                 operator.administer("replica.switchover", {"drain_s": 0.1})
             work.rollback()

@@ -129,7 +129,7 @@ def test_what_does_not_end_refuses_the_move_and_all_goes_on(two):
     with Watched(two) as client:
         session = client.connection.session(transacted=True)
         producer, plain = session.producer("orders"), client.connection.session()
-        producer.send(b"held")
+        assert producer.send(b"held").message_id  # the node has it: a send is not waited for
         waiting = plain.consumer("orders")
         leader = two.leader
         with pytest.raises(
@@ -144,7 +144,7 @@ def test_what_does_not_end_refuses_the_move_and_all_goes_on(two):
         message = waiting.receive(WAIT_S)
         assert (message.body, message.redelivered) == (b"held", False)
         assert (client.errors, client.events) == ([], [])
-        producer.send(b"cut off")
+        assert producer.send(b"cut off").message_id
         moving = switchover(two, drain_s=0, is_forced=True)
         moving.result(WAIT_S)
         with pytest.raises(hms.TransactionRolledBack):

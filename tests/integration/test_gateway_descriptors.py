@@ -73,7 +73,7 @@ def test_of_two_peers_of_one_descriptor_the_newer_one_has_the_connection(
     number, is_first_read_first
 ):
     """ZeroMQ reads them in any order, and counts routing ids in 32 bits."""
-    rig_limits = SimpleNamespace(peers_max=10, unread_bytes_per_peer=1)
+    rig_limits = SimpleNamespace(peers_max=10, peers_per_address_max=0, unread_bytes_per_peer=1)
     arrivals, caller = Arrivals(), Caller(5, 500)
     arrivals.close()
     peers = PeerTable(rig_limits, lambda _key, _reason: None, arrivals)
