@@ -169,8 +169,13 @@ def test_at_40_no_secret_is_in_the_log_the_process_or_what_commands_print(
     assert all(data for place, data in places.items() if place in ("log", "config show"))
 
 
-def test_at_40_no_secret_is_in_the_store_or_the_history(planted):
+def test_at_40_no_secret_is_in_the_store_the_history_or_a_backup(planted, monkeypatch):
     """Nor in any file but those that are made for it."""
+    monkeypatch.setenv("HMS_CONFIG", str(planted.node.config_file))
+    copy = planted.folder / "copy"
+    done = CliRunner().invoke(main, ["backup", "create", "--to", str(copy)], prog_name="hms")
+    assert done.exit_code == 0, done.output
+    assert any(file.is_file() and file.stat().st_size for file in copy.rglob("*"))
     kept = {"security.toml", "bind", "server.key", "user.key", "resume.keys"}
     hits = {}
     for root in (planted.node.folder, planted.folder, Path(planted.node.store)):
