@@ -191,18 +191,21 @@ class Follower:
         return None
 
     def _damage_of_log(self) -> str:
-        """Why this copy must not lead, as it lacks what it had answered for; "" when it may. A
-        primary may have repaired it and gone before that was looked at."""
+        """Why this copy must not lead, as it lacks what it had answered for; "" when it may."""
         if self._may_be_repaired:
             self._may_be_repaired = False
-            newest = self._copy.newest_now()
-            older = [n for n in read_damages(self._disk, self._folder) if n < newest]
-            if good := [n for n in older if check_segment(self._disk, self._folder, n) is None]:
-                forget_damages(self._disk, self._folder, good)
+            self._forget_repaired()
         known = read_damages(self._disk, self._folder).values()
         needed = [one for one in known if is_needed(self._disk, self._folder, one.segment)]
         texts = [f"segment {one.segment} is damaged at {one.offset}" for one in needed]
         return ", ".join(texts)
+
+    def _forget_repaired(self) -> None:
+        """A primary may have repaired this copy and gone before that was looked at."""
+        newest = self._copy.newest_now()
+        older = [n for n in read_damages(self._disk, self._folder) if n < newest]
+        if good := [n for n in older if check_segment(self._disk, self._folder, n) is None]:
+            forget_damages(self._disk, self._folder, good)
 
     def _accept_end(self) -> None:
         """An operator knows where this copy ends, and that more was confirmed (--lossy)."""
@@ -250,6 +253,7 @@ class Follower:
         self._taken = self._mark = 0
         self._marks.again()
         self._may_be_repaired = True
+        self._forget_repaired()  # a candidate counts no copy that says it is damaged
         known = read_damages(self._disk, self._folder)
         self._damaged = {one.segment: one.offset for one in known.values()}
         joins = self._copy.joins(self._state.copy_id, self._leadership.promised, self._damaged)
