@@ -44,6 +44,25 @@ def test_nothing_confirmed_is_lost_and_no_copy_breaks_an_invariant():
     assert outcomes.keys() >= {"Lead", "GiveWay", "GaveUp"}
 
 
+@pytest.mark.timeout(600)
+def test_a_group_goes_on_when_two_of_its_machines_have_new_disks():
+    """Also where every copy confirms: no change of one member alone has enough whole copies. The
+    others live, or everybody begins anew."""
+    replaced = 0
+    for number in range(24):
+        world = World(9001 + number, 3 + number % 3, confirm="ALL" if number % 2 == 0 else "")
+        assert world.run(1000) == []
+        replaced += world.replace_two(at_once=number % 4 > 1)
+        assert world.run(1000) == [], f"seed {9001 + number}"
+
+    assert replaced > 20
+
+
+def test_what_once_kept_a_group_from_going_on_does_not():
+    """Two of three machines had new disks, and confirm was ALL."""
+    assert World(9001, 3).run(6000) == []
+
+
 def test_a_seed_gives_the_same_bytes_at_every_copy_again():
     """What is found can be looked at."""
     first, second = World(3, copies=3), World(3, copies=3)

@@ -14,10 +14,12 @@ LIKELY = {
     ("copy_counted_twice", 5): 3,
     ("damage_taken_for_torn", 3): 5,
     ("longest_segment_adopted", 3): 5,
+    ("one_admitted_at_a_time", 3): 102,
+    ("shrunk_below_copies_min", 3): 5,
     ("one_promise_too_few", 3): 5,
     ("promise_answered_before_durable", 3): 5,
     ("shorter_tail_adopted", 3): 11,
-    ("shrunk_to_copies_that_lack_older_epochs", 5): 37,
+    ("shrunk_to_copies_that_lack_older_epochs", 5): 6,
     ("stranger_promises", 3): 12,
 }
 """Seeds that found a rarer one when this was written: they are tried first, to save time."""

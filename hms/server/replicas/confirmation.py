@@ -6,6 +6,7 @@ outcome of a change of the configuration is unknown the old rule and the new one
 confirmed record is durable at enough members of whatever configuration the arbiter has (H4, H5).
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import structs
@@ -160,50 +161,55 @@ class Confirmation:
         if self.asked is not None:
             self.asked = None
             self._advance()
-        admitted = self._admitted(now_s)
-        kept = admitted if admitted is not None else self._kept(now_s)
-        if kept is None and self._wished is None:
-            return self._of_rule(now_s)
-        removed = self._removed
-        kept = [one for one in kept or self.now.members if one.name not in removed]
+        for members in self._choices(now_s):
+            new = self._with(members)
+            is_other = {*members} != {*self.now.members} or new.copies != self.now.copies
+            if (is_other or self._wished is not None) and self._are_here(new, now_s):
+                return new
+        return None
+
+    def _with(self, members: list[Member]) -> Configuration:
         return structs.replace(
             self.now,
             version=self.now.version + 1,
-            members=tuple(kept),
-            copies=copies_needed(len(kept), is_all=self._limits.is_all),
-            removed=removed,
-            is_forced=self.now.is_forced and len(kept) < self._limits.copies_min,
+            members=tuple(members),
+            copies=copies_needed(len(members), is_all=self._limits.is_all),
+            removed=self._removed,
+            is_forced=self.now.is_forced and len(members) < self._limits.copies_min,
         )
-
-    def _of_rule(self, now_s: float) -> Configuration | None:
-        """The same members, where hms.conf says another number of them by now (`confirm`), and as
-        many are here."""
-        copies = copies_needed(len(self.now.members), is_all=self._limits.is_all)
-        new = structs.replace(self.now, version=self.now.version + 1, copies=copies)
-        return new if copies != self.now.copies and self._are_here(new, now_s) else None
 
     @property
     def _removed(self) -> tuple[str, ...]:
         return self.now.removed if self._wished is None else self._wished
 
-    def _admitted(self, now_s: float) -> list[Member] | None:
-        """A copy that has all, alone or in place of one of its name; or one that began again."""
-        for copy_id, peer in self._peers.items():
+    def _choices(self, now_s: float) -> Iterator[list[Member]]:
+        """Members as they may be next, the best first; also the same ones, for which hms.conf may
+        say another rule by now. Who came and who is silent change in one, as neither alone may
+        leave enough whole copies. A silent one is left out sooner when a confirmation waits for
+        it, as the others are too few; never below copies_min."""
+        come = self._come(now_s)
+        gone = {*come, *self._removed}
+        stay = [one for one in self.now.members if one.name not in gone]
+        for silent_s in (self._limits.lost_s, self._limits.timeout_s):
+            kept = [one for one in self._present_of(self.now, now_s, silent_s) if one in stay]
+            is_enough = len(kept) + len(come) >= self._limits.copies_min
+            yield [*(kept if is_enough else stay), *come.values()]
+            if not self._is_blocked(now_s):
+                return
+
+    def _is_blocked(self, now_s: float) -> bool:
+        here = self._present_of(self.now, now_s, self._limits.timeout_s)
+        return self.own > self.confirmed and len(here) < self.now.copies
+
+    def _come(self, now_s: float) -> dict[str, Member]:
+        """Copies that have all, alone or in place of one of their name; or that began again."""
+        found: dict[str, Member] = {}
+        for copy_id, peer in sorted(self._peers.items(), key=lambda item: item[1].joined_s):
             member = Member(peer.name, copy_id, peer.start)
             is_here = peer.is_whole and self.is_heard(copy_id, now_s)
-            is_new = member not in self.now.members and peer.name not in self._removed
-            if is_here and is_new:
-                return [*(one for one in self.now.members if one.name != peer.name), member]
-        return None
-
-    def _kept(self, now_s: float) -> list[Member] | None:
-        """Without those that are silent, or not whole for as long: sooner when a confirmation
-        waits for them, as the others are too few."""
-        here = self._present_of(self.now, now_s, self._limits.timeout_s)
-        is_blocked = self.own > self.confirmed and len(here) < self.now.copies
-        kept = here if is_blocked else self._present_of(self.now, now_s, self._limits.lost_s)
-        is_other = len(kept) < len(self.now.members)
-        return kept if is_other and len(kept) >= self._limits.copies_min else None
+            if is_here and member not in self.now.members and peer.name not in self._removed:
+                found[peer.name] = member
+        return found
 
     def _present_of(self, rule: Configuration, now_s: float, silent_s: float) -> list[Member]:
         """Its members that are not away, this one among them."""
@@ -224,7 +230,7 @@ class Confirmation:
 
     def _are_here(self, rule: Configuration, now_s: float) -> bool:
         """Of those that a prepared change counts as many as it takes are whole, and are heard; and
-        the one that it adds."""
+        all that it adds."""
         here = {
             one
             for one in self._present_of(rule, now_s, self._limits.timeout_s)

@@ -102,6 +102,30 @@ def admitted_while_it_lacks_some(patch):
     patch.setattr(Confirmation, "may_ask", lambda *_: True)
 
 
+def one_admitted_at_a_time(patch):
+    """Each copy that came is a change of its own, and who is silent another one."""
+    choices = Confirmation._choices
+
+    def one(self, now_s):
+        for member in self._come(now_s).values():
+            yield [*(old for old in self.now.members if old.name != member.name), member]
+            return
+        yield from choices(self, now_s)
+
+    patch.setattr(Confirmation, "_choices", one)
+
+
+def shrunk_below_copies_min(patch):
+    """Who is silent is left out, however few remain."""
+
+    def choices(self, now_s):
+        come = self._come(now_s)
+        here = self._present_of(self.now, now_s, self._limits.timeout_s)
+        yield [*(one for one in here if one.name not in come), *come.values()]
+
+    patch.setattr(Confirmation, "_choices", choices)
+
+
 def gap_taken_for_whole(patch):
     """The end of what a copy has is where its last byte stands, whatever a cut left before."""
 
@@ -217,6 +241,7 @@ def shrunk_to_copies_that_lack_older_epochs(patch):
         return self._is_sent
 
     patch.setattr(Confirmation, "may_ask", may_ask)
+    patch.setattr(Confirmation, "_are_here", lambda *_: True)
 
 
 PLANTS = [
@@ -243,6 +268,8 @@ PLANTS_OF_THREE = [
     promise_answered_before_durable,
     not_in_sync_counted,
     confirmed_by_one_fewer,
+    one_admitted_at_a_time,
+    shrunk_below_copies_min,
 ]
 """Found in worlds of three copies."""
 

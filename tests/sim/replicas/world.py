@@ -21,6 +21,7 @@ from hms.server.arbiter.interface import decode_configuration
 from hms.server.replicas.candidate import Candidate
 from hms.server.replicas.confirmation import Limits, copies_needed
 from hms.server.replicas.copy_state import CopyState, state_of, write_state
+from hms.server.replicas.damage import DAMAGE_NAME
 from hms.server.replicas.follower import Follower
 from hms.server.replicas.frames import Bye
 from hms.server.replicas.leadership import Leadership
@@ -243,10 +244,11 @@ class Process:
 class World:
     """Everything from one seed. faults: what went against an invariant."""
 
-    def __init__(self, seed, copies=2):
+    def __init__(self, seed, copies=2, *, confirm=""):
+        """confirm: ALL, or as the seed says."""
         self.rng = random.Random(seed)
         self.names = "abcdefg"[:copies]
-        is_all = copies > 2 and self.rng.random() < 0.2
+        is_all = (copies > 2 and self.rng.random() < 0.2) or confirm == "ALL"
         copies_min = self.rng.choice((1, 2)) if copies > 2 else 1
         self.limits = Limits(copies_min, 2.0, 20.0, is_all=is_all)
         self.outcomes = Counter()
@@ -273,6 +275,7 @@ class World:
         write_state(self.disks["a"], FOLDER, first)
         member = Member("a", first.copy_id)
         MemoryArbiter(self.engine, "init").begin(Configuration(1, LOG, members=(member,)))
+        self._decoded, self._version, self._members = (b"", None), 1, 1
         self.processes = {}
         self.is_healing = False
         self._acts = (
@@ -396,7 +399,9 @@ class World:
             self.last_place = newest
 
     def configuration(self):
-        return decode_configuration(self.engine.value, "sim")
+        if self._decoded[0] is not self.engine.value:
+            self._decoded = self.engine.value, decode_configuration(self.engine.value, "sim")
+        return self._decoded[1]
 
     def check_durable(self, which="H5"):
         """What was confirmed last is safe at enough members of what the arbiter has."""
@@ -442,7 +447,13 @@ class World:
     def check_members(self):
         """H13: one that went back counts again when it was taken in anew: from then on its disk is
         looked at like any other's."""
-        members = self.configuration().members
+        now = self.configuration()
+        members = now.members
+        if now.version != self._version:
+            if len(members) < min(self.limits.copies_min, self._members):
+                text = f"{len(members)} of {self._members} members are left"
+                self.fault(f"N: {text}, copies_min is {self.limits.copies_min}")
+            self._version, self._members = now.version, len(members)
         for copy_id in self.retired.keys() - {member.copy_id for member in members}:
             self.retired[copy_id] = 0  # it counts no more, and may be taken in like a new one
         for member in members:
@@ -537,6 +548,7 @@ class World:
             self.replace_disk(name)
         except StoreCorrupt as fault:
             self.fault(f"damage at {name}: {fault}")
+            self.kill(name, is_power=False)
         except HmsError:
             self.kill(name, is_power=False)
 
@@ -641,7 +653,11 @@ class World:
         gone = {copy_id for _, copy_id in self.lost} & ids.keys()
         mine = set() if state is None else {state.copy_id}
         is_member = bool(mine & ids.keys())
-        healthy = {copy_id for copy_id, one in ids.items() if self._is_copy(one, copy_id)}
+        healthy = {
+            copy_id
+            for copy_id, one in ids.items()
+            if self._is_copy(one, copy_id) and DAMAGE_NAME not in self.disks[one].safe_names
+        }  # one that was repaired, and has not seen that yet, leads nobody
         count = len(ids) + (not is_member)
         needed = count - copies_needed(count, is_all=self.limits.is_all) + 1
         fits = len(gone | (mine & ids.keys())) < max(now.copies, 2 - is_member)
@@ -701,6 +717,20 @@ class World:
             self.retired.pop(state.copy_id, None)  # what the arbiter is told late is of that disk
         self.disks[name] = self._disk()
         self.synced[name].clear()
+
+    def replace_two(self, *, at_once):
+        """Two machines get new disks while each member counts: with the others when at_once, so
+        that whoever leads next finds nobody. True: that many may be lost."""
+        self.heal()
+        led = [name for name, one in self.processes.items() if one.log is not None]
+        spare = [name for name in self.names if name not in led and self.is_spare(name)][:2]
+        if at_once:
+            self._kill_all("")
+        self.is_healing = False
+        for name in spare:
+            self.kill(name, is_power=True)
+            self.replace_disk(name)
+        return len(self.lost) >= 2
 
     def restore(self, name):
         """The machine has what it had at some time before."""

@@ -388,6 +388,73 @@ def test_both_others_are_given_up_at_once_and_only_where_copies_min_lets_them():
         assert made.lacking(103) == (1, 2, "b")
 
 
+@pytest.mark.parametrize(
+    ("here", "copies_min", "left"),
+    [
+        pytest.param("ac", 2, ["b", "a", "c"], id="both came back with new disks"),
+        pytest.param("a", 2, ["b", "a"], id="one came, the other one is silent"),
+        pytest.param("a", 3, None, id="the silent one may not be left out"),
+    ],
+)
+def test_with_confirm_all_new_copies_and_silent_members_change_in_one(here, copies_min, left):
+    """Each change alone would count an old copy that never comes back: none has enough."""
+    made = confirming(three(copies=3), limits=Limits(copies_min, 2, 60, is_all=True))
+    made.synced(1)
+    for name in here:
+        made.joined(Member(name, name * 32, 1), 102)
+        made.whole(name * 32, 1)
+        made.acked(name * 32, 1)
+
+    new = made.wanted(102.5)
+
+    assert (new and [one.name for one in new.members]) == left
+    if new is not None:
+        made.asking(new)
+        assert made.may_ask(new)
+        assert not made.is_confirmed(1)  # the arbiter may have the old rule
+        made.settled(new)
+        assert made.is_confirmed(1)
+
+
+def test_a_silent_member_stays_where_a_new_copy_is_enough():
+    """The fewer members change the more failures are survived."""
+    made = confirming(three(), limits=Limits(1, 2, 60))
+    made.synced(1)
+    made.joined(Member("c", "c" * 32, 1), 102)
+    made.whole("c" * 32, 1)
+    made.acked("c" * 32, 1)
+
+    assert [one.copy_id[0] for one in made.wanted(102.5).members] == ["1", "2", "c"]
+
+
+def test_a_name_has_one_copy_that_counts():
+    """The one that joined last."""
+    made = confirming(three(), "a")
+    made.synced(1)
+    made.acked("1" * 32, 1)
+    for number, copy_id in enumerate(("d" * 32, "c" * 32)):
+        made.joined(Member("c", copy_id, 1), 101 + number / 10)
+        made.whole(copy_id, 1)
+        made.acked(copy_id, 1)
+
+    assert [one.copy_id[0] for one in made.wanted(101.2).members] == ["1", "2", "c"]
+
+
+def test_a_removal_and_a_silence_together_leave_copies_min():
+    """Each was checked for itself; the removal waits until the silent one is back."""
+    made = confirming(three(), "a", "c", limits=Limits(2, 2, 60))
+    made.synced(1)
+    for one in "13":
+        made.acked(one * 32, 1)
+    assert made.remove("c", 101) == ""
+    for at in range(101, 165):
+        made.heard("3" * 32, at)
+
+    assert made.wanted(164) is None
+    made.heard("1" * 32, 164)
+    assert [one.name for one in made.wanted(164).members] == ["a", "b"]
+
+
 def test_a_copy_that_has_all_of_three_survives_one_failure():
     """And with confirm ALL two."""
     for copies, survives in ((2, 1), (3, 2)):
