@@ -7,7 +7,9 @@ Two processes with folders of their own, an etcd and a PostgreSQL. HMS_HA=full: 
 import hashlib
 import os
 import threading
+from contextlib import contextmanager, suppress
 from itertools import count
+from typing import ClassVar
 
 import pytest
 
@@ -27,12 +29,15 @@ ROUNDS = 3
 class Client(threading.Thread):
     """Does one thing again and again over a connection of its own, until it is told to end."""
 
+    opened: ClassVar[list[hms.Connection]] = []
+
     def __init__(self, machines):
         super().__init__(daemon=True)
         self.faults, self.events, self.rounds, self.is_over = [], [], 0, False
         self.connection = connect(
             *machines, exception_listener=self.faults.append, event_listener=self.events.append
         )
+        Client.opened.append(self.connection)
         self.open()
         self.start()
 
@@ -209,6 +214,17 @@ class Calling(Client):
         assert self.connection.call("ECHO", data, timeout_s=WAIT_S).data == data
 
 
+@contextmanager
+def closing_all():
+    """No client goes on reconnecting beside the tests that follow."""
+    try:
+        yield
+    finally:
+        while Client.opened:
+            with suppress(hms.HmsError):
+                Client.opened.pop().close()
+
+
 @pytest.fixture
 def paying():
     with postgres_server({"max_prepared_transactions": "50"}) as server:
@@ -235,7 +251,11 @@ def test_planned_moves_under_mixed_load_are_noticed_by_nobody(tmp_path, paying):
     }
     node = {"replica_timeout_s": 1, "recovery_interval_s": 1.0}
     Files.folder = FileSender.folder = tmp_path
-    with arbiter(tmp_path) as decided_by, pair(tmp_path, decided_by, node=node, **config) as two:
+    with (
+        arbiter(tmp_path) as decided_by,
+        pair(tmp_path, decided_by, node=node, **config) as two,
+        closing_all(),
+    ):
         two.boot()
         senders = {name: Sender(two.machines, name) for name in ("auto", "client", "listened")}
         senders["in"] = Sender(two.machines, "in")
