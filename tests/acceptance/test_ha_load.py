@@ -46,7 +46,6 @@ class Client(threading.Thread):
 
     def step(self):
         """One round."""
-        raise NotImplementedError
 
     def run(self):
         try:

@@ -185,11 +185,7 @@ def give_out(
         before = place.line.size_bytes
         place.line.add(chosen)
         state.waiting_bytes += place.line.size_bytes - before
-        if isinstance(place, Queue):
-            place.offer(chosen)
-        if place.is_durable and messages[0].is_persistent:
-            hold(chosen, place.number)
-            placements.append(Placement(place.number, _bitmap(messages, chosen)))
+        placements += _offered(place, messages, chosen)
     return placements, touched
 
 
@@ -221,12 +217,20 @@ def _spread(
     for place, chosen in _given(queued, messages):
         touched.append(place)
         add_to(state, place, chosen, {})
-        if isinstance(place, Queue):
-            place.offer(chosen)
-        if place.is_durable and messages[0].is_persistent:
-            hold(chosen, place.number)
-            placements.append(Placement(place.number, _bitmap(messages, chosen)))
+        placements += _offered(place, messages, chosen)
     return placements, touched
+
+
+def _offered(
+    place: Queue | Subscription, messages: list[StoredMessage], chosen: list[StoredMessage]
+) -> list[Placement]:
+    """What was added to a place: consumers of a queue are asked, and the log keeps it there."""
+    if isinstance(place, Queue):
+        place.offer(chosen)
+    if not (place.is_durable and messages[0].is_persistent):
+        return []
+    hold(chosen, place.number)
+    return [Placement(place.number, _bitmap(messages, chosen))]
 
 
 def _given(
