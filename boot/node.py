@@ -77,7 +77,6 @@ BATCH_BYTES = 8 << 20
 """Decoded at a time: until they are applied, messages are there twice."""
 WARN_S = 3600
 DRAIN_TIMEOUT_S = 30.0
-PROMPT_TIMEOUT_S = 2.0
 SERVERS_TIMEOUT_S = 15.0
 _STANDARD_FDS = (1, 2)
 

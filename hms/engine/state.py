@@ -303,7 +303,7 @@ class State:
         else:
             owner = self.space.numbered(definition.topic)
             queue = self._queue_numbered(definition.queue)
-            subscription = Subscription(owner, definition, is_durable=True, queue=queue)
+            subscription = Subscription(owner, definition, queue=queue)
             self.space.add(subscription, self.now_ms)
             self.places[definition.number] = subscription
 
@@ -376,11 +376,6 @@ class State:
         return found if isinstance(found, Queue) else None
 
     # shares
-
-    @property
-    def definitions_bytes(self) -> int:
-        """What all definitions take in a segment's dictionary."""
-        return self.shares.definitions.used
 
     def _take(self, definition: Definition, owner: Owner = NO_OWNER) -> None:
         is_logged = definition.made != Life.TEMPORARY

@@ -136,12 +136,6 @@ class FileStore:
         self._sizes: dict[str, int] = {}
         """Of what is there; of what is coming, what is kept free for it."""
 
-    @property
-    def used_bytes(self) -> int:
-        """What all files take, or will soon."""
-        with self._lock:
-            return sum(self._sizes.values())
-
     def open(self) -> list[str]:
         """The files that are there in full. SpoolFailed."""
         try:

@@ -120,8 +120,6 @@ the one that it has."""
 NODE_IMPORTED_DUE = "$ImportedDue"
 """And its former time of delivery, where it had one."""
 
-PropertyValue = int | float | str | bytes | bool
-
 
 class Head(msgspec.Struct, array_like=True, omit_defaults=True, frozen=True):
     """Properties and header fields of a message.

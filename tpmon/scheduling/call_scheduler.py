@@ -228,7 +228,7 @@ class CallScheduler:
         if not call.is_ended:
             tally = self.tally(call.head.service)
             tally.broke_off()
-            tally.failed_with(str(error), self.times.now_ms)
+            tally.failed_with(str(error))
         self.end(call, ResultHead(0, TPFAIL, 0, 0, error.number, wire_fields(error)), b"")
 
     def leave_line(self, call: Call) -> None:

@@ -24,7 +24,6 @@ class Tally:
         self.calls = 0
         self.failed = 0
         self.last_error = ""
-        self.last_error_ms = 0
         self._timed = 0
         self._buckets = [0] * BUCKETS
         self._seen: deque[tuple[int, int]] = deque()
@@ -39,11 +38,10 @@ class Tally:
         """A call ended without its server's doing."""
         self.calls += 1
 
-    def failed_with(self, error: str, now_ms: int) -> None:
+    def failed_with(self, error: str) -> None:
         """The last one failed."""
         self.failed += 1
         self.last_error = error[:ERROR_CHARACTERS_MAX]
-        self.last_error_ms = now_ms
 
     def tick(self, now_ms: int) -> None:
         """Look at the count, for the rate."""

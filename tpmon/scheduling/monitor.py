@@ -233,9 +233,8 @@ class Monitor:
 
     def _break_off(self, server: Server) -> None:
         for call in list(server.running.values()):
-            self._registry.tally_of(server).failed_with(
-                f"lost while it ran {call.head.service}", self._calls.times.now_ms
-            )
+            tally = self._registry.tally_of(server)
+            tally.failed_with(f"lost while it ran {call.head.service}")
             self._calls.fail(call, ServerLost(service=call.head.service))
             self._calls.free(server, call)
             if call.head.service in self._calls.services:
@@ -273,7 +272,7 @@ class Monitor:
         for tally in tallies:
             tally.ended(head.elapsed_us)
             if error:
-                tally.failed_with(error, self._calls.times.now_ms)
+                tally.failed_with(error)
 
     def _time_out(self, call: Call) -> None:
         timeout_s = _seconds(call.timeout_ms)

@@ -37,15 +37,12 @@ class FiguresPass:
         self._patterns = [pattern.split("*") for pattern in names.split()[:PATTERNS_MAX]]
         self._limit = limit
         self._rest = iter([*state.places.values()] if self._patterns else ())
-        self.walked = 0
-        """So many places were looked at."""
         self._rows: list[list[Any]] = []
         self._left_out = 0
 
     def go_on(self) -> bool:
         """A slice; whether there is more."""
         some = list(islice(self._rest, FIGURED_AT_ONCE))
-        self.walked += len(some)
         self._list([place for place in some if place.kind not in _UNSEEN])
         return len(some) == FIGURED_AT_ONCE
 

@@ -144,7 +144,7 @@ def _begin(state: State, relay: Queue, name: str, wish: Wish, fx: Effects) -> No
         check_definitions(state, definition.size_bytes)
         write(state, defined(definition), fx)
     else:
-        made = Subscription(topic, definition, is_durable=False, queue=relay)
+        made = Subscription(topic, definition, queue=relay)
         state.space.add(made, state.now_ms)
 
 

@@ -273,7 +273,6 @@ class Subscription(Place):
         self,
         topic: "Topic",
         definition: Definition,
-        is_durable: bool,
         queue: Queue | None = None,
     ) -> None:
         super().__init__(definition.number, definition.name)
@@ -296,9 +295,6 @@ class Subscription(Place):
             self.line.tracks = MessageGroups(self.line)
         self.take_over()
         self.is_removed = False
-        self.is_proxy = definition.name.startswith(PROXY_PREFIX)
-        """It stands for subscriptions of another node of the cluster."""
-        self._is_durable = is_durable
         self.owner: Owner = NO_OWNER
         """Whose share of the node's limits it takes."""
         self._last_client = (NOBODY, definition.client_id)

@@ -88,7 +88,7 @@ def subscribe(
         if shared is not None and shared.is_shared:
             return _same(shared, wanted)
     queue = state.queue(request.queue) if request.queue else None
-    subscription = Subscription(topic, wanted, is_durable=False, queue=queue)
+    subscription = Subscription(topic, wanted, queue=queue)
     state.check_open(subscription.memory_bytes)
     wants_all = subscription.wants is Wants.ALL
     number = queue.number if queue is not None else 0
@@ -163,7 +163,7 @@ def _new_search(
         wanted = _wanted(state, connection, request, topic, pattern)
         is_durable = bool(request.durable)
         queue = state.queue(request.queue) if request.queue else None
-        trial = Subscription(topic, wanted, is_durable=is_durable, queue=queue)
+        trial = Subscription(topic, wanted, queue=queue)
     except HmsError:
         return None
     is_known = state.space.named(pattern, wanted.name, is_durable=is_durable) is not None
@@ -305,9 +305,7 @@ def to_replace(
     if _chosen(known.definition) == _chosen(wanted) and not known.is_over(state.now_ms):
         return None
     _check_definitions(state, wanted, known.definition.size_bytes)
-    state.shares.check_memory(
-        Subscription(topic, wanted, is_durable=True).memory_bytes, is_defined=True
-    )
+    state.shares.check_memory(Subscription(topic, wanted).memory_bytes, is_defined=True)
     give_now(state, known)
     return known
 
@@ -361,7 +359,7 @@ def define_durable(
     found: copies of that, made before for a subscription of this number."""
     _check_definitions(state, wanted)
     queue = state.places.get(wanted.queue) if wanted.queue else None
-    trial = Subscription(topic, wanted, is_durable=True)
+    trial = Subscription(topic, wanted)
     state.shares.check_memory(trial.memory_bytes, is_defined=True)
     retained: list[StoredMessage] = []
     if found is None and trial.wants is Wants.ALL:

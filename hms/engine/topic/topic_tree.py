@@ -155,10 +155,6 @@ class TopicTree(Generic[M]):
                 return True
         return False
 
-    def next_prune_ms(self) -> int | None:
-        """No topic that is idle was last used before this; None when none is idle."""
-        return self._idle[0][0] if self._idle else None
-
     def select(self, pattern: Pattern) -> list[TopicNode[M]]:
         """The topics that a pattern matches, each before those below it; goes only where the
         pattern leads."""

@@ -107,11 +107,6 @@ class NativeDoor:
             self._packs.popitem(last=False)
         return parts
 
-    @property
-    def packs_count(self) -> int:
-        """How many are remembered."""
-        return len(self._packs)
-
     def forget(self) -> None:
         """Who still asks for them has them made anew."""
         self._packs.clear()

@@ -30,7 +30,6 @@ class Guard:
         """The one that each node shows."""
         self.next_keys: dict[str, str] = {}
         self.refused = 0
-        self.last_refused = ""
         self.socket = context.socket(zmq.REP)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind(ZAP_ADDRESS)
@@ -84,7 +83,6 @@ class Guard:
             said = [version, request, b"200", b"OK", name.encode(), b""]
         else:
             self.refused += 1
-            self.last_refused = parts[3].decode(errors="replace") if len(parts) > 3 else ""  # noqa: PLR2004
             said = [version, request, b"400", b"not a node of this cluster", b"", b""]
         self.socket.send_multipart(said)
 

@@ -19,7 +19,6 @@ __all__ = ["NODE_USER", "Identities", "Login"]
 
 NODE_USER = "$node"
 """What server processes that the node itself has started are logged in as; no user is called so."""
-TOKEN_BYTES = 32
 OUTSIDE_MAX = 100_000
 """So many users of authenticators are remembered: their subscriptions go on without them."""
 

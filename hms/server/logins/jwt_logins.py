@@ -58,7 +58,6 @@ class JwtLogins:
         self._lock = threading.Lock()
         self._keys: dict[str, Any] = {}
         self._read_at = self._asked_at = -1e9
-        self.fetches = 0
         self._file = folder / entry.jwks_file if entry.jwks_file else None
         self._seen: tuple[int, ...] = ()
         if self._file is not None:
@@ -151,7 +150,6 @@ class JwtLogins:
                 raise AwayError("the keys could not be fetched")
             return
         self._asked_at = now
-        self.fetches += 1
         ca_file = str(self._folder / self._entry.ca_file) if self._entry.ca_file else None
         context = ssl.create_default_context(cafile=ca_file)
         opener = urllib.request.build_opener(

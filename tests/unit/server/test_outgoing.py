@@ -103,16 +103,23 @@ def test_a_pack_is_remembered_for_the_next_release_and_only_for_the_very_same_me
 
 def test_only_the_last_packs_are_remembered_and_forgotten_when_told():
     """What is kept for others must not grow."""
-    door = NativeDoor()
-    for first in range(1, 1000, 10):
+    door, runs = NativeDoor(), [run(first) for first in range(1, 1000, 10)]
+    before = [sys.getrefcount(runs[n]) for n in range(len(runs))]
+
+    def held():
+        """The runs that somebody else has still."""
+        return [n for n in range(len(runs)) if sys.getrefcount(runs[n]) > before[n]]
+
+    for messages in runs:
         outgoing = OutgoingFrames(door, {})
-        outgoing.tell(PEER, delivery(5, run(first)))
+        outgoing.tell(PEER, delivery(5, messages))
         outgoing.frames()
-    assert door.packs_count == PACKS_MAX
+    del outgoing, messages
+    assert held() == list(range(len(runs)))[-PACKS_MAX:]
 
     door.forget()
 
-    assert door.packs_count == 0
+    assert held() == []
 
 
 def _calls_of(consumers):

@@ -179,7 +179,7 @@ def test_a_client_cannot_make_a_name_of_the_system(rig):
 
 def test_making_and_ending_destinations_leaves_nothing_behind(rig):
     """P8: a busy client must not use up the room for definitions."""
-    before = rig.engine.state.definitions_bytes
+    before = rig.engine.state.shares.definitions.used
     for _ in range(3):
         order(rig, "queue.create", name="new", export_name="jms/New", max_messages=3)
         order(rig, "queue.alter", name="new", export_name=None, max_bytes=7)
@@ -192,11 +192,11 @@ def test_making_and_ending_destinations_leaves_nothing_behind(rig):
             rig.run(lambda fx, k=kind, n=name: rig.engine.delete_temporary(1, k, n, fx))
 
     state = rig.engine.state
-    assert state.definitions_bytes == before
+    assert state.shares.definitions.used == before
     assert not state.temporaries
     assert {q.name for q in state.queues.values()} == {"orders", "slow", "HMS.DLQ"}
     rig.start()
-    assert rig.engine.state.definitions_bytes == before
+    assert rig.engine.state.shares.definitions.used == before
 
 
 def test_what_a_temporary_topic_retained_goes_with_it(rig):

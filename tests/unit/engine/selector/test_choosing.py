@@ -45,7 +45,7 @@ MESSAGES = st.lists(
 
 def subscription(number, text):
     definition = Definition(number, "subscription", f"s{number}", topic=1, selector=text)
-    made = Subscription(Topic(1, "news", -1), definition, is_durable=True)
+    made = Subscription(Topic(1, "news", -1), definition)
     made.order = number
     return made
 
@@ -123,7 +123,7 @@ def test_an_audience_joins_the_names_of_its_selectors_once():
     topic, subscriptions = Topic(1, "news", 3), []
     for number in range(200):
         definition = Definition(0, "subscription", f"s{number}", 1, selector=f"p{number} = 1")
-        made = Subscription(topic, definition, is_durable=False)
+        made = Subscription(topic, definition)
         made.selector.names = CountedNames(made.selector.names)
         subscriptions.append(made)
     CountedNames.copied = 0

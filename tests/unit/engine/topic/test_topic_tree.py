@@ -83,7 +83,7 @@ def test_a_use_begins_the_time_anew(tree):
     tree.node("b", 0)
     tree.node("a", 50)
     assert tree.prune(49) == ["b"]
-    assert tree.next_prune_ms() == 50
+    assert tree.prune(50) == ["a"]
 
 
 def test_a_child_keeps_the_topic_above_it(tree):
