@@ -104,11 +104,15 @@ def test_a_pack_is_remembered_for_the_next_release_and_only_for_the_very_same_me
 def test_only_the_last_packs_are_remembered_and_forgotten_when_told():
     """What is kept for others must not grow."""
     door, runs = NativeDoor(), [run(first) for first in range(1, 1000, 10)]
-    before = [sys.getrefcount(runs[n]) for n in range(len(runs))]
+
+    def holders():
+        return [sys.getrefcount(runs[n]) for n in range(len(runs))]
+
+    before = holders()
 
     def held():
         """The runs that somebody else has still."""
-        return [n for n in range(len(runs)) if sys.getrefcount(runs[n]) > before[n]]
+        return [n for n, count in enumerate(holders()) if count > before[n]]
 
     for messages in runs:
         outgoing = OutgoingFrames(door, {})
