@@ -62,17 +62,29 @@ def test_sums_do_not_fall_when_a_queue_goes():
     assert "gone" not in [row[0] for row in after["rows"]]
 
 
+class _Unwalked(dict):
+    """Places that nobody may go through."""
+
+    def _refused(self, *_):
+        raise AssertionError("a place was looked at")
+
+    __iter__ = __getitem__ = get = keys = values = items = _refused
+
+
 def test_totals_are_there_without_a_look_at_any_place():
     """A scrape of a hundred thousand queues costs what one of ten does."""
     many = tuple(DestinationSettings("queue", f"q{n:04}") for n in range(FIGURED_AT_ONCE + 10))
     rig = EngineRig(destinations=(*DESTINATIONS, *many))
     rig.engine.open_producer(1, 9, 1, "queue", "q0007")
     rig.send(9, count=3)
+    rig.engine.state.places = _Unwalked(rig.engine.state.places)
     figures = FiguresPass(rig.engine.state)
     assert not figures.go_on()  # the first slice is the last one
     durable = figures.answer()["durable"]
     assert (durable["messages"], durable["counters"]["sent"]) == (3, 3)
     assert durable["places"] == len(rig.engine.state.places)
+    with pytest.raises(AssertionError, match="a place was looked at"):
+        FiguresPass(rig.engine.state, "*")
 
 
 def test_a_pass_goes_on_slice_after_slice_and_leaves_out_what_is_too_much():
