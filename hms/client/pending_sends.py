@@ -1,4 +1,4 @@
-"""Tickets: what stands for messages until the node has said what became of them."""
+"""Pending sends: what stands for messages until the node has said what became of them."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol

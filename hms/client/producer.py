@@ -43,11 +43,11 @@ class Producer(ProducerSteps):
         the cause of TransactionRolledBack."""
         if isinstance(body, Message) and body.kind is BodyKind.FILE:
             return self._driver.run(self.sending_file(body, properties, how))
-        encoded, ticket = self.prepared(body, properties, how)
-        if self._is_in_transaction and not ticket.messages:
-            self._driver.run(self.sending_in_transaction(encoded, ticket))
-            return LaterReceipt(lambda: self._driver.run(self.confirmed(ticket)))
-        return self._driver.run(self.sending(encoded, ticket))
+        encoded, send = self.prepared(body, properties, how)
+        if self._is_in_transaction and not send.messages:
+            self._driver.run(self.sending_in_transaction(encoded, send))
+            return LaterReceipt(lambda: self._driver.run(self.confirmed(send)))
+        return self._driver.run(self.sending(encoded, send))
 
     def send_async(
         self,
@@ -59,13 +59,13 @@ class Producer(ProducerSteps):
         full (F-D6)."""
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()
-        encoded, ticket = self.prepared(body, properties, how, future)
+        encoded, send = self.prepared(body, properties, how, future)
         driver = self._driver
         with driver.lock:
-            is_added = self.added(encoded, ticket)
+            is_added = self.added(encoded, send)
             driver.flush()
         if not is_added:
-            driver.run(self.adding(encoded, ticket))
+            driver.run(self.adding(encoded, send))
         return future
 
     def submit_packs(self, packs: Iterable[tuple[bytes, int]]) -> list[PendingSend]:
@@ -73,9 +73,9 @@ class Producer(ProducerSteps):
         a frame, taken whole or refused whole. Returns before they are confirmed: see settle()."""
         return self._driver.run(self.submitting_packs(packs))
 
-    def settle(self, tickets: list[PendingSend]) -> None:
+    def settle(self, sends: list[PendingSend]) -> None:
         """Wait until the node has what was submitted; raises the first error that it had."""
-        self._driver.run(self.settling(tickets))
+        self._driver.run(self.settling(sends))
 
     def __enter__(self) -> Self:
         return self

@@ -126,7 +126,7 @@ class ProducerSteps:
         how: SendHow,
         future: Outcome | None = None,
     ) -> tuple[Encoded, PendingSend]:
-        """A message, encoded, and its ticket. MessageTooLarge, InvalidArgument."""
+        """A message, encoded, and its pending send. MessageTooLarge, InvalidArgument."""
         options = self._with(how) if how else self._options
         span = None
         if tracing.tracer is not None:
@@ -147,73 +147,73 @@ class ProducerSteps:
         if size > limit:
             raise MessageTooLarge(size=size, limit=limit)
         is_unattended = future is not None or not self._is_waiting
-        ticket = PendingSend(1, own, options, future, is_unattended, span=span)
-        return encoded, ticket
+        send = PendingSend(1, own, options, future, is_unattended, span=span)
+        return encoded, send
 
     def _with(self, how: SendHow) -> SendOptions:
         now_ms = partial(node_now_ms, self._requests.link)
         return options_of(self._options, how_of(how), self.destination, now_ms)
 
-    def sending(self, encoded: Encoded, ticket: PendingSend) -> Steps[Receipt]:
+    def sending(self, encoded: Encoded, send: PendingSend) -> Steps[Receipt]:
         """Send and wait until the node has it."""
-        if not self.added(encoded, ticket):
-            yield from self._adding_later(encoded, ticket)
-        if not ticket.is_sent:
+        if not self.added(encoded, send):
+            yield from self._adding_later(encoded, send)
+        if not send.is_sent:
             self._sender.push()
         if not self._is_waiting:
-            ticket.ended()
+            send.ended()
             return UNKNOWN
-        yield from self._outcome(ticket)
-        if ticket.span is not None:
-            ticket.ended()
-        return ticket.receipt()
+        yield from self._outcome(send)
+        if send.span is not None:
+            send.ended()
+        return send.receipt()
 
-    def confirmed(self, ticket: PendingSend) -> Steps[Receipt]:
+    def confirmed(self, send: PendingSend) -> Steps[Receipt]:
         """Wait until the node has what was sent before."""
-        yield from self._outcome(ticket)
-        return ticket.receipt()
+        yield from self._outcome(send)
+        return send.receipt()
 
-    def sending_in_transaction(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
+    def sending_in_transaction(self, encoded: Encoded, send: PendingSend) -> Steps[None]:
         """Send without waiting; raises what an earlier send of the transaction failed with. A lost
         connection is told by commit(), as it is when all had been confirmed before."""
         state = self._session.state
         if isinstance(state.failed_send, HmsError) and not state.is_doomed:
             raise own_copy(state.failed_send)
-        yield from self.adding(encoded, ticket)
-        ticket.ended()
+        yield from self.adding(encoded, send)
+        send.ended()
 
-    def adding(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
+    def adding(self, encoded: Encoded, send: PendingSend) -> Steps[None]:
         """Into the pack, as soon as there is room."""
-        if not self.added(encoded, ticket):
-            yield from self._adding_later(encoded, ticket)
+        if not self.added(encoded, send):
+            yield from self._adding_later(encoded, send)
 
-    def _adding_later(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
+    def _adding_later(self, encoded: Encoded, send: PendingSend) -> Steps[None]:
         size = len(encoded[1]) + len(encoded[2])
-        is_persistent = ticket.options.is_persistent
+        is_persistent = send.options.is_persistent
         accepts = partial(self._sender.accepts, size, is_persistent=is_persistent)
-        ticket.begun_at = monotonic()  # the wait for room is part of the send's time
+        send.begun_at = monotonic()  # the wait for room is part of the send's time
         yield from self._room(accepts)
-        self.added(encoded, ticket, needs_room=False)
+        self.added(encoded, send, needs_room=False)
 
-    def added(self, encoded: Encoded, ticket: PendingSend, *, needs_room: bool = True) -> bool:
+    def added(self, encoded: Encoded, send: PendingSend, *, needs_room: bool = True) -> bool:
         """Put it into the pack if that needs no waiting; it leaves at once when nothing is on its
         way. Without the steps it costs 4 us less. needs_room False: in any case, though the window
         may have no room for it yet."""
         self.check_open()
         if needs_room and self._sender.packs:  # else there is room in one of its own
             size = len(encoded[1]) + len(encoded[2])
-            if not self._sender.accepts(size, is_persistent=ticket.options.is_persistent):
+            if not self._sender.accepts(size, is_persistent=send.options.is_persistent):
                 return False
         self._session.state.has_work = True
-        if ticket.future is not None:
+        if send.future is not None:
             self._session.state.has_futures = True
-        sender, is_persistent = self._sender, ticket.options.is_persistent
+        sender, is_persistent = self._sender, send.options.is_persistent
         if self._requests.link.sends_in_flight:
-            sender.add(encoded, ticket, is_persistent=is_persistent)
-        elif ticket.future is None and not sender.packs and sender.is_granted:  # so there is room
-            sender.submit(encoded, 1, [ticket], is_persistent=is_persistent)
+            sender.add(encoded, send, is_persistent=is_persistent)
+        elif send.future is None and not sender.packs and sender.is_granted:  # so there is room
+            sender.submit(encoded, 1, [send], is_persistent=is_persistent)
         else:
-            sender.add(encoded, ticket, is_persistent=is_persistent)
+            sender.add(encoded, send, is_persistent=is_persistent)
             sender.push()
         return True
 
@@ -240,19 +240,19 @@ class ProducerSteps:
             raise requests.too_late("send", requests.request_timeout_s)
         self.check_open()
 
-    def _outcome(self, ticket: PendingSend) -> Steps[None]:
+    def _outcome(self, send: PendingSend) -> Steps[None]:
         """Until its outcome is known. A send that is cancelled here may have been stored; what
         becomes of it is not lost on the books of the link."""
         requests, patience_s = self._requests, self._requests.request_timeout_s
         is_done = False
         try:
-            deadline = (ticket.begun_at or monotonic()) + patience_s
-            is_done = yield Wait(ticket, partial(getattr, ticket, "is_done"), deadline)
+            deadline = (send.begun_at or monotonic()) + patience_s
+            is_done = yield Wait(send, partial(getattr, send, "is_done"), deadline)
         finally:
             if not is_done:
                 late = requests.too_late("send", patience_s)
-                ticket.error = self._sender.give_up(ticket, late)
-                self._session.state.send_failed(ticket.error)
+                send.error = self._sender.give_up(send, late)
+                self._session.state.send_failed(send.error)
 
     # ---- many
 
@@ -269,81 +269,81 @@ class ProducerSteps:
         return (yield from self._sending_many(bodies))
 
     def _sending_many(self, bodies: Iterable[Body]) -> Steps[Receipts]:
-        tickets: list[PendingSend] = []
+        sends: list[PendingSend] = []
         try:
-            yield from self._submitting(bodies, tickets)
+            yield from self._submitting(bodies, sends)
         except HmsError as error:
-            self._sent_in_part(tickets, error)
-            yield from self._outcomes(tickets)
-            doubt = next((one.error for one in tickets if isinstance(one.error, SendInDoubt)), None)
+            self._sent_in_part(sends, error)
+            yield from self._outcomes(sends)
+            doubt = next((one.error for one in sends if isinstance(one.error, SendInDoubt)), None)
             if doubt is not None and isinstance(error, (RequestTimeout, TpConnectionClosed)):
-                raise _add_receipts(own_copy(doubt), tickets) from error
-            _add_receipts(error, tickets)
+                raise _add_receipts(own_copy(doubt), sends) from error
+            _add_receipts(error, sends)
             raise
         except Exception as error:
-            self._sent_in_part(tickets, error)
-            yield from self._outcomes(tickets)
+            self._sent_in_part(sends, error)
+            yield from self._outcomes(sends)
             raise
         if not self._is_waiting:
-            return Receipts([Run(0, ticket.count, 0.0) for ticket in tickets])
-        yield from self._outcomes(tickets)
-        first = next((ticket.error for ticket in tickets if ticket.error), None)
+            return Receipts([Run(0, send.count, 0.0) for send in sends])
+        yield from self._outcomes(sends)
+        first = next((send.error for send in sends if send.error), None)
         if first is not None:
-            raise _add_receipts(own_copy(first), tickets)
-        return Receipts([ticket.run for ticket in tickets if ticket.run is not None])
+            raise _add_receipts(own_copy(first), sends)
+        return Receipts([send.run for send in sends if send.run is not None])
 
-    def _sent_in_part(self, tickets: list[PendingSend], error: Exception) -> None:
+    def _sent_in_part(self, sends: list[PendingSend], error: Exception) -> None:
         """What is on its way already is not all that was to be sent."""
-        if tickets:
+        if sends:
             self._session.state.send_failed(error)
 
     def submitting_packs(self, packs: Iterable[tuple[bytes, int]]) -> Steps[list[PendingSend]]:
         """Submit packs that were made elsewhere, given with their counts, each as a frame."""
-        sender, tickets = self._sender, list[PendingSend]()
+        sender, sends = self._sender, list[PendingSend]()
         for pack, count in packs:
             yield from self._room(lambda: sender.has_room and not sender.has_pack)
             self._session.state.has_work = True
-            tickets.append(PendingSend(count, [], self._options))
+            sends.append(PendingSend(count, [], self._options))
             persistent = self._options.is_persistent
-            sender.submit([pack], count, tickets[-1:], is_persistent=persistent)
-        return tickets
+            sender.submit([pack], count, sends[-1:], is_persistent=persistent)
+        return sends
 
-    def settling(self, tickets: list[PendingSend]) -> Steps[None]:
+    def settling(self, sends: list[PendingSend]) -> Steps[None]:
         """Wait until the node has what was submitted; the first error that it had."""
-        yield from self._outcomes(tickets)
-        first = next((ticket.error for ticket in tickets if ticket.error), None)
+        yield from self._outcomes(sends)
+        first = next((send.error for send in sends if send.error), None)
         if first is not None:
             raise own_copy(first)
 
-    def _submitting(self, bodies: Iterable[Body], tickets: list[PendingSend]) -> Steps[None]:
+    def _submitting(self, bodies: Iterable[Body], sends: list[PendingSend]) -> Steps[None]:
         """Frame after frame; the application's iterable may itself use the connection."""
         limit = self._requests.link.limits.message_bytes_max
         sender = self._sender
         size = sender.frame_size
         frames = frames_of(bodies, self._options, limit, size, self._global_order)
-        while not (tickets and tickets[0].error):
+        while not (sends and sends[0].error):
             cut: Cut | None = yield Outside(partial(next, frames, None))
             if cut is None:
                 return
             messages, marked = cut
             count = len(messages)
-            ticket = PendingSend(count, marked, self._options, None, not self._is_waiting)
+            send = PendingSend(count, marked, self._options, None, not self._is_waiting)
             sender.push()
             yield from self._room(lambda: sender.has_room and not sender.has_pack)
             self._session.state.has_work = True
-            tickets.append(ticket)
+            sends.append(send)
             is_persistent = self._options.is_persistent
-            sender.submit(message_parts(messages), count, [ticket], is_persistent=is_persistent)
+            sender.submit(message_parts(messages), count, [send], is_persistent=is_persistent)
 
-    def _outcomes(self, tickets: list[PendingSend]) -> Steps[None]:
+    def _outcomes(self, sends: list[PendingSend]) -> Steps[None]:
         if not self._is_waiting:
             return
         try:
-            for ticket in tickets:
-                yield from self._outcome(ticket)
+            for send in sends:
+                yield from self._outcome(send)
         except BaseException:
-            for ticket in tickets:
-                self._sender.withdraw(ticket)
+            for send in sends:
+                self._sender.withdraw(send)
             raise
 
     # ---- files and schedules
@@ -356,8 +356,8 @@ class ProducerSteps:
         upload = message.upload
         if upload is not None:
             message.uploaded((yield from uploading(self._requests, upload)))
-        encoded, ticket = self.prepared(message, properties, how | {"persistent": True})
-        return (yield from self.sending(encoded, ticket))
+        encoded, send = self.prepared(message, properties, how | {"persistent": True})
+        return (yield from self.sending(encoded, send))
 
     def _next_request(self) -> tuple[int, int]:
         """A number for a schedule, so that the node knows it again after a lost connection."""
@@ -415,10 +415,10 @@ class ProducerSteps:
             yield from close_sender(requests, state, self._sender)
 
 
-def _add_receipts(error: HmsError, tickets: list[PendingSend]) -> HmsError:
+def _add_receipts(error: HmsError, sends: list[PendingSend]) -> HmsError:
     """The error, with what became of each message."""
     receipts: list[Receipt | None] = []
-    for ticket in tickets:
-        receipts += ticket.receipts or [None] * ticket.count
+    for send in sends:
+        receipts += send.receipts or [None] * send.count
     error.receipts = receipts  # type: ignore[attr-defined]
     return error

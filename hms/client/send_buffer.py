@@ -70,7 +70,7 @@ class Pack:
     is_persistent: bool
     limits: FrameSize = LARGEST
     messages: list[Encoded] = field(default_factory=list)
-    tickets: list[PendingSend] = field(default_factory=list)
+    sends: list[PendingSend] = field(default_factory=list)
     size_bytes: int = 0
 
     def fits(self, size: int, *, is_persistent: bool) -> bool:
@@ -84,7 +84,7 @@ class SendFrame(msgspec.Struct, eq=False):
     """A SEND on its way."""
 
     sender: "Sender"
-    tickets: list[PendingSend]
+    sends: list[PendingSend]
     first_sequence: int = 0
     is_persistent: bool = True
     handed_over_at: float = 0.0
@@ -97,7 +97,7 @@ class SendFrame(msgspec.Struct, eq=False):
     is_rolled_back: bool = False
 
     def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
-        """CONFIRM or ERROR: the tickets get what it says."""
+        """CONFIRM or ERROR: the sends get what it says."""
         if kind is Kind.CONFIRM:
             self.sender.confirmed(self, payload)
             return
@@ -116,7 +116,7 @@ class SendFrame(msgspec.Struct, eq=False):
         """Sent again, unless all of its messages were said to be in doubt, or it belonged to a
         transaction: that one is gone."""
         if not self.sender.is_transacted:
-            if not all(ticket.is_in_doubt for ticket in self.tickets):
+            if not all(send.is_in_doubt for send in self.sends):
                 return True
             self.doubted(reason_of(error))
             return False
@@ -124,7 +124,7 @@ class SendFrame(msgspec.Struct, eq=False):
         return False
 
     def failed(self, error: HmsError) -> None:
-        """Every ticket gets the error."""
+        """Every send gets the error."""
         self.sender.refused(self, error)
 
     @property
@@ -142,36 +142,36 @@ class SendFrame(msgspec.Struct, eq=False):
             self.doubted(reason_of(error))
 
     def doubted(self, reason: str) -> None:
-        """Every ticket is in doubt, with a token of its own."""
+        """Every send is in doubt, with a token of its own."""
         sender = self.sender
         sender.ended(
-            self, [sender.in_doubt(one.count, reason, self.token(one)) for one in self.tickets]
+            self, [sender.in_doubt(one.count, reason, self.token(one)) for one in self.sends]
         )
 
-    def token(self, ticket: PendingSend) -> str:
-        """The token for asking later what became of a ticket's messages; "" for none."""
+    def token(self, send: PendingSend) -> str:
+        """The token for asking later what became of a send's messages; "" for none."""
         sender, offset = self.sender, 0
         if not self.is_bound or sender.is_transacted:
             return ""
-        for one in self.tickets:
-            if one is ticket:
+        for one in self.sends:
+            if one is send:
                 break
             offset += one.count
         sender.has_doubts = True
         is_logged = self.is_persistent and sender.is_logged
-        frame = offset, ticket.count, self.count, is_logged
+        frame = offset, send.count, self.count, is_logged
         link = sender.link
         return link.keys.token(self.log, link.hello.uid, sender.number, self.first_sequence, frame)
 
     @property
     def is_wanted(self) -> bool:
         """Whether anybody still waits for its outcome."""
-        return not all(ticket.is_given_up for ticket in self.tickets)
+        return not all(send.is_given_up for send in self.sends)
 
     @property
     def count(self) -> int:
         """Its messages."""
-        return sum(ticket.count for ticket in self.tickets)
+        return sum(send.count for send in self.sends)
 
 
 class Sender:
@@ -248,11 +248,11 @@ class Sender:
         packs = self.packs
         return not packs or packs[-1].fits(size, is_persistent=is_persistent) or self.has_room
 
-    def add(self, message: Encoded, ticket: PendingSend, *, is_persistent: bool) -> None:
+    def add(self, message: Encoded, send: PendingSend, *, is_persistent: bool) -> None:
         """Put a message into the last pack; one that is full leaves if there is room."""
         size = len(message[1]) + len(message[2])
-        if ticket.future is not None:
-            self._deadlines.watch(ticket)
+        if send.future is not None:
+            self._deadlines.watch(send)
         packs = self.packs
         pack = packs[-1] if packs else None
         if pack is not None and not pack.fits(size, is_persistent=is_persistent):
@@ -262,7 +262,7 @@ class Sender:
             pack = Pack(is_persistent, self.frame_size)
             packs.append(pack)
         pack.messages.append(message)
-        pack.tickets.append(ticket)
+        pack.sends.append(send)
         pack.size_bytes += size
         self.link.on_room[self.number] = self.push
 
@@ -271,7 +271,7 @@ class Sender:
         while self.packs and self.has_room:
             pack = self.packs.popleft()
             parts, count = message_parts(pack.messages), len(pack.messages)
-            self.submit(parts, count, pack.tickets, is_persistent=pack.is_persistent)
+            self.submit(parts, count, pack.sends, is_persistent=pack.is_persistent)
         if not self.packs:
             self.link.on_room.pop(self.number, None)
 
@@ -289,24 +289,24 @@ class Sender:
             return
         self.link.on_room.pop(self.number, None)
         while self.packs:
-            for ticket in self.packs.popleft().tickets:
-                self._end(ticket, error)
+            for send in self.packs.popleft().sends:
+                self._end(send, error)
 
     def submit(
-        self, parts: Sequence[bytes], count: int, tickets: list[PendingSend], *, is_persistent: bool
+        self, parts: Sequence[bytes], count: int, sends: list[PendingSend], *, is_persistent: bool
     ) -> None:
         """Send a pack that was made elsewhere, now; there is room, and nothing of ours waits."""
         first, size_bytes = self._sequence, sum(map(len, parts))
         head = SendHead(self.number, count, first, is_persistent)
         self._sequence += count
-        frame = SendFrame(self, tickets, first, is_persistent, self._clock(), size_bytes)
+        frame = SendFrame(self, sends, first, is_persistent, self._clock(), size_bytes)
         self.unconfirmed += 1
         self._window.append(frame)
         self.link.sends_in_flight += 1
         self.link.send_bytes_in_flight += size_bytes
-        for ticket in tickets:
-            ticket.is_sent = True
-            if ticket.is_unattended:
+        for send in sends:
+            send.is_sent = True
+            if send.is_unattended:
                 self.link.unattended += 1
         self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
 
@@ -334,19 +334,19 @@ class Sender:
         name = str(self.destination)
         return SendInDoubt(destination=name, count=count, reason=reason, token=token)
 
-    def give_up(self, ticket: PendingSend, late: HmsError) -> HmsError:
+    def give_up(self, send: PendingSend, late: HmsError) -> HmsError:
         """Nobody waits for it any longer. What has not left is taken back, and `late` says why; of
         what has left nobody knows whether it is stored, unless its transaction takes it along."""
-        if self._take_back(ticket):
+        if self._take_back(send):
             return late
-        frame = next((frame for frame in self._window if ticket in frame.tickets), None)
+        frame = next((frame for frame in self._window if send in frame.sends), None)
         is_written = frame is not None and frame.is_written
-        token = frame.token(ticket) if frame is not None and is_written else ""
-        is_back = self.withdraw(ticket) and not is_written
+        token = frame.token(send) if frame is not None and is_written else ""
+        is_back = self.withdraw(send) and not is_written
         if not self.link.is_looking and (is_back or self.is_transacted):
             return late
-        ticket.is_in_doubt = not self.is_transacted
-        return self.in_doubt_after(ticket.count, late, token)
+        send.is_in_doubt = not self.is_transacted
+        return self.in_doubt_after(send.count, late, token)
 
     def in_doubt_after(self, count: int, late: HmsError, token: str = "") -> SendInDoubt:
         """The error for `count` messages that were sent; `late` ended the wait for their answer."""
@@ -357,22 +357,22 @@ class Sender:
             reason = f"the connection was lost ({reason_of(late)})"
         return self.in_doubt(count, reason, token)
 
-    def _take_back(self, ticket: PendingSend) -> bool:
+    def _take_back(self, send: PendingSend) -> bool:
         """Whether it was still waiting to be sent, and will not be."""
         for pack in self.packs:
-            if ticket in pack.tickets:
+            if send in pack.sends:
                 break
         else:
             return False
-        at = pack.tickets.index(ticket)
+        at = pack.sends.index(send)
         message = pack.messages.pop(at)
-        del pack.tickets[at]
+        del pack.sends[at]
         pack.size_bytes -= len(message[1]) + len(message[2])
-        if not pack.tickets:
+        if not pack.sends:
             self.packs.remove(pack)
         if not self.packs:
             self.link.on_room.pop(self.number, None)
-        ticket.is_done = True
+        send.is_done = True
         self.link.woken.append(self.link)
         return True
 
@@ -383,41 +383,41 @@ class Sender:
 
     def open_futures(self) -> Iterator[PendingSend]:
         """Those that were told nothing yet, the oldest first."""
-        frames = (frame.tickets for frame in self._window if not frame.is_done)
-        packs = (pack.tickets for pack in self.packs)
+        frames = (frame.sends for frame in self._window if not frame.is_done)
+        packs = (pack.sends for pack in self.packs)
         both = chain.from_iterable(chain(frames, packs))
-        return (ticket for ticket in both if ticket.future is not None)
+        return (send for send in both if send.future is not None)
 
-    def overdue(self, ticket: PendingSend, patience_s: float) -> None:
+    def overdue(self, send: PendingSend, patience_s: float) -> None:
         """Tell a future that its time is over, and the listener as of any that failed."""
         is_up = self.link.state is State.UP
         late = RequestTimeout(what="send()", timeout_s=patience_s) if is_up else self.link.error
-        tell = ticket.tell_late(error := self.give_up(ticket, late))
+        tell = send.tell_late(error := self.give_up(send, late))
         self.link.calls.append(tell)
         self._on_refused(error)
-        is_reported, ticket.error = ticket.error is not None, error
+        is_reported, send.error = send.error is not None, error
         if not is_reported:
-            self.link.report(ticket.failure(self.destination))
+            self.link.report(send.failure(self.destination))
 
     def drop_packs(self, error: HmsError) -> None:
         """What waits to be sent is not sent."""
         self.link.on_room.pop(self.number, None)
         while self.packs:
-            for ticket in self.packs.popleft().tickets:
-                self._end(ticket, error)
+            for send in self.packs.popleft().sends:
+                self._end(send, error)
 
-    def withdraw(self, ticket: PendingSend) -> bool:
+    def withdraw(self, send: PendingSend) -> bool:
         """Nobody waits for it any longer: while there is no connection, do not send it later,
         unless it shares its frame with others. If its outcome is bad, the listener will hear.
         Whether it will not be sent."""
-        is_taken_back, ticket.is_given_up = False, True
+        is_taken_back, send.is_given_up = False, True
         for asked in list(self.link.asked.values()):
-            if isinstance(asked, SendFrame) and asked.tickets == [ticket]:
+            if isinstance(asked, SendFrame) and asked.sends == [send]:
                 self.link.abandon(asked)
                 is_taken_back = asked.is_done
-        if not ticket.is_done and not ticket.is_unattended:
-            ticket.is_unattended = True
-            self.link.unattended += ticket.is_sent
+        if not send.is_done and not send.is_unattended:
+            send.is_unattended = True
+            self.link.unattended += send.is_sent
         return is_taken_back
 
     def confirmed(self, frame: SendFrame, payload: bytes) -> None:
@@ -426,23 +426,23 @@ class Sender:
         elapsed_s = self._clock() - frame.handed_over_at
         if frame.is_persistent and self.is_logged and not self.is_transacted:
             self.kept.append((frame.log, frame.first_sequence, first, count))
-        for ticket in frame.tickets:
-            ticket.run = Run(first, ticket.count, elapsed_s)
-            for place, message in ticket.messages:
-                self._mark(message, first + place, timestamp_ms, elapsed_s, ticket.options)
-            self._end(ticket, None)
-            first += ticket.count
+        for send in frame.sends:
+            send.run = Run(first, send.count, elapsed_s)
+            for place, message in send.messages:
+                self._mark(message, first + place, timestamp_ms, elapsed_s, send.options)
+            self._end(send, None)
+            first += send.count
         self._out_of_flight(frame)
 
     def refused(self, frame: SendFrame, error: HmsError) -> None:
         """The node took none of the messages of this frame, or will not say."""
-        self.ended(frame, [error] * len(frame.tickets))
+        self.ended(frame, [error] * len(frame.sends))
 
     def ended(self, frame: SendFrame, errors: Sequence[HmsError]) -> None:
-        """The tickets of a frame end, each with its error."""
+        """The sends of a frame end, each with its error."""
         self._on_refused(errors[0])
-        for ticket, error in zip(frame.tickets, errors, strict=True):
-            self._end(ticket, error)
+        for send, error in zip(frame.sends, errors, strict=True):
+            self._end(send, error)
         self._out_of_flight(frame)
 
     def _mark(
@@ -459,15 +459,15 @@ class Sender:
             elapsed_s=elapsed_s,
         )
 
-    def _end(self, ticket: PendingSend, error: HmsError | None) -> None:
-        ticket.is_done, ticket.error = True, error
-        self.link.woken.append(ticket)
-        if ticket.is_unattended:
-            self.link.unattended -= ticket.is_sent
-            if ticket.future is not None:
-                self.link.calls.append(ticket.tell)
+    def _end(self, send: PendingSend, error: HmsError | None) -> None:
+        send.is_done, send.error = True, error
+        self.link.woken.append(send)
+        if send.is_unattended:
+            self.link.unattended -= send.is_sent
+            if send.future is not None:
+                self.link.calls.append(send.tell)
             if error is not None:
-                self.link.report(ticket.failure(self.destination))
+                self.link.report(send.failure(self.destination))
 
     def _out_of_flight(self, frame: SendFrame) -> None:
         """Its place in the window is free only when those before it are out too: the node remembers

@@ -20,7 +20,7 @@ class _Futures(Protocol):
     def open_futures(self) -> Iterator[PendingSend]:
         """Those that were told nothing yet, the oldest first."""
 
-    def overdue(self, ticket: PendingSend, patience_s: float) -> None:
+    def overdue(self, send: PendingSend, patience_s: float) -> None:
         """Tell one that its time is over."""
 
 
@@ -34,9 +34,9 @@ class Deadlines(Ticking):
         self._clock = clock
         self._is_planned = False
 
-    def watch(self, ticket: PendingSend) -> None:
+    def watch(self, send: PendingSend) -> None:
         """Its time begins."""
-        ticket.begun_at = self._clock()
+        send.begun_at = self._clock()
         if not self._is_planned and self._patience_s:
             self._plan(self._patience_s)
 
@@ -44,12 +44,12 @@ class Deadlines(Ticking):
         """Tell those whose time is over; come again for the next one."""
         self._is_planned = False
         now = self._clock()
-        for ticket in list(self._futures.open_futures()):
-            left_s = ticket.begun_at + self._patience_s - now
+        for send in list(self._futures.open_futures()):
+            left_s = send.begun_at + self._patience_s - now
             if left_s > 0:
                 self._plan(left_s)
                 return
-            self._futures.overdue(ticket, self._patience_s)
+            self._futures.overdue(send, self._patience_s)
 
     def _plan(self, left_s: float) -> None:
         self._is_planned, self.tick_s = True, left_s

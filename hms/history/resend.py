@@ -124,8 +124,8 @@ class Resender:
                 (producer, producer.submit_packs([(p.pack, p.messages) for p in packs]))
             )
         self._ledger.note(entry)
-        for producer, tickets in submitted:
-            producer.settle(tickets)
+        for producer, sends in submitted:
+            producer.settle(sends)
         self._ledger.commit()
 
     def _producer(self, place: tuple[str, str]) -> hms.Producer:

@@ -62,9 +62,9 @@ class Work:
         """One message, into the pack; its outcome comes later."""
         self._count += 1
         body = key or f"{self.client.name}.{self._count}"
-        encoded, ticket = producer.prepared(body.encode(), {}, {})
-        yield from self.shell.drive(producer.adding(encoded, ticket))
-        return ticket, body
+        encoded, pending = producer.prepared(body.encode(), {}, {})
+        yield from self.shell.drive(producer.adding(encoded, pending))
+        return pending, body
 
     def take(self, consumer: Consumer) -> "Generator[Condition, None, list[tuple[int, str]]]":
         """Some of what waits: identifier and key of each."""
@@ -102,9 +102,9 @@ def send(client: "Caller", books: Books, *, is_transacted: bool = False) -> Step
             books.sent([key for _, key in sent], outcome)
             continue
         producer.sender.push()
-        yield lambda sent=sent: all(ticket.is_done for ticket, _ in sent)
-        for ticket, key in sent:
-            books.sent([key], _outcome(ticket.error))
+        yield lambda sent=sent: all(pending.is_done for pending, _ in sent)
+        for pending, key in sent:
+            books.sent([key], _outcome(pending.error))
 
 
 def _outcome(error: HmsError | None) -> str:

@@ -218,11 +218,11 @@ class Outbound:
         }
         if self.place.startswith(RETAINING) and not options["delay_s"] and rng.random() < 0.5:
             options["retain"] = True
-        encoded, ticket = self.producer.prepared(sending.body, properties, options)
+        encoded, pending = self.producer.prepared(sending.body, properties, options)
         sending.transaction = unit.transaction
         unit.books.invoke(sending)
-        self._waiting.append((ticket, sending))
-        yield from unit.shell.drive(self.producer.adding(encoded, ticket))
+        self._waiting.append((pending, sending))
+        yield from unit.shell.drive(self.producer.adding(encoded, pending))
         sending.boot = unit.world.boots
         if rng.random() < 0.6:
             self.producer.sender.push()
@@ -250,9 +250,9 @@ class Outbound:
     def look(self) -> None:
         """Tell the books what is known meanwhile."""
         waiting = []
-        for ticket, sending in self._waiting:
-            if ticket.is_done:
-                self.unit.books.sent(sending, FAIL if ticket.error else OK)
+        for pending, sending in self._waiting:
+            if pending.is_done:
+                self.unit.books.sent(sending, FAIL if pending.error else OK)
             else:
-                waiting.append((ticket, sending))
+                waiting.append((pending, sending))
         self._waiting = waiting

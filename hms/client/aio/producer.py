@@ -52,8 +52,8 @@ class Producer(Opened, ProducerSteps):
         wait, and the receipt has no message_id."""
         if isinstance(body, Message) and body.kind is BodyKind.FILE:
             return await self._driver.run(self.sending_file(body, properties, how))
-        encoded, ticket = self.prepared(body, properties, how)
-        return await self._driver.run(self.sending(encoded, ticket))
+        encoded, send = self.prepared(body, properties, how)
+        return await self._driver.run(self.sending(encoded, send))
 
     def send_async(
         self,

@@ -46,12 +46,12 @@ def transacted(link):
     session = SessionState(link, AckMode.AUTO, is_transacted=True, is_asynchronous=False)
     sender = Sender(link, 9, Queue("q"), lambda: 0.0, is_transacted=True)
     session.senders[9] = sender, OpenProducer(session.number, 9, "queue", "q")
-    ticket = PendingSend(1, [], SendOptions(is_persistent=True))
-    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
+    pending = PendingSend(1, [], SendOptions(is_persistent=True))
+    sender.add(hms.Message(b"x").encode(), pending, is_persistent=True)
     sender.push()
     session.has_work = True
     link.participants.append(session)
-    return session, ticket
+    return session, pending
 
 
 @pytest.mark.parametrize("is_drained", [True, False])
@@ -67,36 +67,36 @@ def test_a_call_that_was_not_taken_goes_to_the_next_primary(link, is_drained):
 def test_a_message_that_no_log_keeps_is_not_in_doubt_when_it_was_not_taken(link, is_drained):
     """It was delivered to nobody."""
     sender = Sender(link, 9, Queue("q"), lambda: 0.0, is_transacted=False)
-    ticket = PendingSend(1, [], SendOptions(is_persistent=False))
-    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=False)
+    pending = PendingSend(1, [], SendOptions(is_persistent=False))
+    sender.add(hms.Message(b"x").encode(), pending, is_persistent=False)
     sender.push()
     moved(link, is_drained=is_drained)
-    assert isinstance(ticket.error, hms.SendInDoubt) is not is_drained
+    assert isinstance(pending.error, hms.SendInDoubt) is not is_drained
     assert len(sent(link, Kind.SEND)) == is_drained
 
 
 @pytest.mark.parametrize("is_drained", [True, False])
 def test_a_transaction_of_which_nothing_was_taken_goes_on_whole(link, is_drained):
     """With its commit behind its sends; else it is rolled back."""
-    session, ticket = transacted(link)
+    session, pending = transacted(link)
     commit = session.commit()
     moved(link, is_drained=is_drained)
     kinds = [frames.decode_envelope(parts, 1 << 30).kind for parts in link.outbox]
     if is_drained:
-        assert not ticket.is_done
+        assert not pending.is_done
         assert not commit.is_done
         assert kinds[-2:] == [Kind.SEND, Kind.REQUEST]
     else:
-        assert isinstance(ticket.error, hms.TransactionRolledBack)
+        assert isinstance(pending.error, hms.TransactionRolledBack)
         assert Kind.SEND not in kinds
 
 
 def test_what_was_rolled_back_before_the_move_is_not_sent_again(link):
     """It would be a part of the next transaction."""
-    session, ticket = transacted(link)
+    session, pending = transacted(link)
     session.rollback()
     moved(link, is_drained=True)
-    assert isinstance(ticket.error, hms.TransactionRolledBack)
+    assert isinstance(pending.error, hms.TransactionRolledBack)
     assert sent(link, Kind.SEND) == []
 
 

@@ -27,43 +27,43 @@ def led():
 
 def send(link, *, is_persistent):
     sender = Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=False)
-    ticket = PendingSend(1, [], SendOptions(is_persistent))
-    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=is_persistent)
+    pending = PendingSend(1, [], SendOptions(is_persistent))
+    sender.add(hms.Message(b"x").encode(), pending, is_persistent=is_persistent)
     sender.push()
     link.lose(LOST, is_final=False)
-    return ticket
+    return pending
 
 
 def test_what_is_not_persistent_is_in_doubt_when_a_later_epoch_answers(led):
     """The primary before may have delivered it, and no log says so: at most once (18)."""
-    ticket = send(led, is_persistent=False)
+    pending = send(led, is_persistent=False)
 
     up(led, log=LOG, epoch=4)
 
-    assert isinstance(ticket.error, hms.SendInDoubt)
-    assert "another replica leads" in str(ticket.error)
+    assert isinstance(pending.error, hms.SendInDoubt)
+    assert "another replica leads" in str(pending.error)
     assert sent(led, Kind.SEND) == []
 
 
 @pytest.mark.parametrize(("is_persistent", "epoch"), [(False, 3), (True, 3), (True, 4)])
 def test_it_is_repeated_in_the_same_epoch_and_what_is_persistent_in_each(led, is_persistent, epoch):
     """The node has not ended (17), or the log knows the numbers of what it has (1, 3)."""
-    ticket = send(led, is_persistent=is_persistent)
+    pending = send(led, is_persistent=is_persistent)
 
     up(led, log=LOG, epoch=epoch)
 
-    assert not ticket.is_done
+    assert not pending.is_done
     assert len(sent(led, Kind.SEND)) == 1
 
 
 def test_what_was_never_written_is_sent_in_a_later_epoch(led):
     """No node may have it."""
     led.lose(LOST, is_final=False)
-    ticket = send(led, is_persistent=False)
+    pending = send(led, is_persistent=False)
 
     up(led, log=LOG, epoch=4)
 
-    assert not ticket.is_done
+    assert not pending.is_done
     assert len(sent(led, Kind.SEND)) == 1
 
 

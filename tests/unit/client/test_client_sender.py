@@ -19,9 +19,9 @@ def make_sender(link: Link, *, is_transacted: bool = False) -> Sender:
 
 
 def add(sender: Sender, *, is_persistent: bool = True) -> PendingSend:
-    ticket = PendingSend(1, [], SendOptions(is_persistent))
-    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=is_persistent)
-    return ticket
+    pending = PendingSend(1, [], SendOptions(is_persistent))
+    sender.add(hms.Message(b"x").encode(), pending, is_persistent=is_persistent)
+    return pending
 
 
 def test_messages_wait_in_the_pack_until_a_frame_is_confirmed(link):
@@ -30,7 +30,7 @@ def test_messages_wait_in_the_pack_until_a_frame_is_confirmed(link):
     for _ in range(2):
         add(sender)
         sender.push()
-    tickets = [add(sender) for _ in range(10)]
+    sends = [add(sender) for _ in range(10)]
     sender.push()
     assert len(sent(link, Kind.SEND)) == 2
     assert not sender.has_room
@@ -39,7 +39,7 @@ def test_messages_wait_in_the_pack_until_a_frame_is_confirmed(link):
 
     assert frames.decode_send(sent(link, Kind.SEND)[2]).message_count == 10
     confirm(link, 2, 50, 10)
-    assert [ticket.receipts[0].message_id for ticket in tickets][-1] == f"{59:012x}"
+    assert [pending.receipts[0].message_id for pending in sends][-1] == f"{59:012x}"
 
 
 def test_a_full_pack_leaves_by_itself(link):
@@ -56,19 +56,19 @@ def test_a_full_pack_leaves_by_itself(link):
 def test_a_transactions_sends_fail_with_the_connection(link):
     """The node has dropped the transaction; repeating them would put them into the next one."""
     sender = make_sender(link, is_transacted=True)
-    ticket = add(sender)
+    pending = add(sender)
     sender.push()
 
     link.lose(LOST, is_final=False)
 
-    assert isinstance(ticket.error, hms.TransactionRolledBack)
+    assert isinstance(pending.error, hms.TransactionRolledBack)
     assert link.sends_in_flight == 0
 
 
 def test_other_sends_keep_their_place_in_the_window(link):
     """F-D9: they are on their way again as soon as the link is up."""
     sender = make_sender(link)
-    ticket = add(sender)
+    pending = add(sender)
     sender.push()
     frame = link.outbox[0]
 
@@ -76,22 +76,22 @@ def test_other_sends_keep_their_place_in_the_window(link):
     up(link)
 
     assert frame in link.outbox
-    assert not ticket.is_done
+    assert not pending.is_done
     assert link.sends_in_flight == 1
 
 
 def test_a_send_given_up_makes_no_room_before_those_in_front_of_it(link):
     """The node remembers a window of last frames: with one more a repeat would be stored twice."""
     sender = make_sender(link)
-    tickets = [add(sender)]
+    sends = [add(sender)]
     sender.push()
-    tickets.append(add(sender))
+    sends.append(add(sender))
     sender.push()
     link.lose(LOST, is_final=False)
 
-    sender.withdraw(tickets[1])
+    sender.withdraw(sends[1])
 
-    assert tickets[1].is_done
+    assert sends[1].is_done
     assert not sender.has_room
     up(link)
     confirm(link, 0, 1, 1)
@@ -119,25 +119,25 @@ def test_what_is_sent_before_the_producer_is_granted_waits(link):
     """A SEND before the node knows its producer would be refused with the wrong reason."""
     sender = make_sender(link)
     sender.is_granted = False
-    ticket = add(sender)
+    pending = add(sender)
     sender.push()
     assert sent(link, Kind.SEND) == []
 
     sender.granted(None)
 
     assert len(sent(link, Kind.SEND)) == 1
-    assert not ticket.is_done
+    assert not pending.is_done
 
 
 def test_what_waits_is_refused_with_the_producer(link):
     """It must not wait for ever, nor be lost without a word."""
     sender = make_sender(link)
     sender.is_granted = False
-    ticket = add(sender)
+    pending = add(sender)
 
     sender.granted(hms.DestinationNotFound(kind="queue", destination="q"))
 
-    assert isinstance(ticket.error, hms.DestinationNotFound)
+    assert isinstance(pending.error, hms.DestinationNotFound)
     assert sender.is_idle
     assert link.on_room == {}
 
@@ -162,10 +162,10 @@ def test_the_listener_hears_of_a_send_that_its_caller_gave_up(link):
     told = []
     link.on_error = told.append
     sender = make_sender(link)
-    ticket = add(sender)
+    pending = add(sender)
     sender.push()
 
-    sender.withdraw(ticket)
+    sender.withdraw(pending)
     answer(link, link.outbox[0], Kind.ERROR, encode_error(hms.StoreFull(path="p", detail="d")))
     for call in link.calls:
         call()
@@ -195,8 +195,8 @@ def timed():
 def promise(link: Link, sender: Sender) -> Future:
     """The future of a message that is sent."""
     future: Future = Future()
-    ticket = PendingSend(1, [], SendOptions(), future, is_unattended=True)
-    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
+    pending = PendingSend(1, [], SendOptions(), future, is_unattended=True)
+    sender.add(hms.Message(b"x").encode(), pending, is_persistent=True)
     sender.push()
     return future
 

@@ -19,50 +19,50 @@ ENDS = pytest.mark.parametrize("error", [CLOSED, LOST], ids=["closed", "lost for
 def send(link: Link, *, is_transacted: bool = False) -> PendingSend:
     """A message on its way."""
     sender = Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=is_transacted)
-    ticket = PendingSend(1, [], SendOptions())
-    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
+    pending = PendingSend(1, [], SendOptions())
+    sender.add(hms.Message(b"x").encode(), pending, is_persistent=True)
     sender.push()
-    return ticket
+    return pending
 
 
 @ENDS
 def test_a_send_without_an_answer_is_in_doubt(link, error):
     """The node may have stored it: ConnectionClosed would invite to send it again."""
-    ticket = send(link)
+    pending = send(link)
 
     link.lose(error, is_final=True)
 
-    assert isinstance(ticket.error, hms.SendInDoubt)
+    assert isinstance(pending.error, hms.SendInDoubt)
 
 
 @ENDS
 def test_a_send_that_never_left_is_known_not_to_be_sent(link, error):
     """In doubt would be a truth too, but a worse one."""
     link.lose(LOST, is_final=False)
-    ticket = send(link)
+    pending = send(link)
 
     link.lose(error, is_final=True)
 
-    assert type(ticket.error) is type(error)
+    assert type(pending.error) is type(error)
 
 
 def test_a_send_of_the_connection_before_is_in_doubt(link):
     """It was to be repeated, and never will be."""
-    ticket = send(link)
+    pending = send(link)
     link.lose(LOST, is_final=False)
 
     link.lose(CLOSED, is_final=True)
 
-    assert isinstance(ticket.error, hms.SendInDoubt)
+    assert isinstance(pending.error, hms.SendInDoubt)
 
 
 def test_a_send_of_a_transaction_is_rolled_back(link):
     """Nothing of a transaction takes effect without its commit."""
-    ticket = send(link, is_transacted=True)
+    pending = send(link, is_transacted=True)
 
     link.lose(CLOSED, is_final=True)
 
-    assert isinstance(ticket.error, hms.TransactionRolledBack)
+    assert isinstance(pending.error, hms.TransactionRolledBack)
 
 
 @ENDS

@@ -196,8 +196,8 @@ def test_a_pack_that_waits_for_room_when_the_connection_is_lost_is_sent_behind_t
     transacted = Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=True)
     plain = Sender(link, 8, hms.Queue("q"), lambda: 0.0, is_transacted=False)
     for sender in (transacted, transacted, plain, plain):
-        ticket = PendingSend(1, [], SendOptions())
-        sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
+        pending = PendingSend(1, [], SendOptions())
+        sender.add(hms.Message(b"x").encode(), pending, is_persistent=True)
         sender.push()
     assert plain.has_pack
 
