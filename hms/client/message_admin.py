@@ -31,8 +31,8 @@ Told = Callable[["Outcome"], object]
 coroutine function."""
 
 
-class Asking(Protocol):
-    """The requests of a connection, for threads or for asyncio."""
+class Requests(Protocol):
+    """Those of a connection, for threads or for asyncio."""
 
     def administering(
         self, verb: str, arguments: dict[str, Any] | None, call: str = ""
@@ -69,7 +69,7 @@ class Outcome:
 
 
 def operation_steps(
-    requests: Asking, verb: str, asked: Mapping[str, Any], told: Told | None = None
+    requests: Requests, verb: str, asked: Mapping[str, Any], told: Told | None = None
 ) -> Steps[Outcome]:
     """A command on the messages that are meant, chunk by chunk. at_once: the most in one chunk;
     pauses: consumers of the place get none meanwhile."""
@@ -85,7 +85,7 @@ def operation_steps(
 
 
 def _chunks(
-    requests: Asking, verb: str, asked: Mapping[str, Any], told: Told | None
+    requests: Requests, verb: str, asked: Mapping[str, Any], told: Told | None
 ) -> Steps[Outcome]:
     outcome, limit, at_once = Outcome(), asked.get("limit", 0), asked.get("at_once", 0)
     asked = {name: value for name, value in asked.items() if name not in ("at_once", "pauses")}
@@ -119,7 +119,7 @@ def _at(node: str) -> dict[str, str]:
     return {"node": node} if node else {}
 
 
-def forwarded_steps(requests: Asking, place: str, ids: Sequence[str]) -> Steps[dict[str, Any]]:
+def forwarded_steps(requests: Requests, place: str, ids: Sequence[str]) -> Steps[dict[str, Any]]:
     """What is on its way, asked for some of the ids at a time."""
     found: dict[str, Any] = {"ids": [], "refused": {}}
     for start in range(0, max(1, len(ids)), IDS_AT_ONCE):
@@ -130,7 +130,7 @@ def forwarded_steps(requests: Asking, place: str, ids: Sequence[str]) -> Steps[d
     return found
 
 
-def list_steps(requests: Asking, asked: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
+def list_steps(requests: Requests, asked: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
     """Rows of the messages that are meant, page by page."""
     rows: list[dict[str, Any]] = []
     limit = asked.get("limit", LISTED)
@@ -146,7 +146,7 @@ def list_steps(requests: Asking, asked: Mapping[str, Any]) -> Steps[list[dict[st
 
 
 def view_steps(
-    requests: Asking, place: str, message_id: str, bytes_max: int
+    requests: Requests, place: str, message_id: str, bytes_max: int
 ) -> Steps[dict[str, Any]]:
     """One message; MessageNotFound."""
     at: dict[str, int] = {}
