@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import zmq
 
-from hms.engine.cluster.members import SILENT, Incarnation, Voice
+from hms.engine.cluster.members import NOT_HEARD, Incarnation, PeerState
 from hms.server.links import receiver
 from hms.server.links.keys import KeyPair
 from hms.server.links.link_frames import HelloBody, LinkKind, encode_hello, link_frame
@@ -42,7 +42,7 @@ def rig(make_rig):
 def hello(name="n2", index=2, cluster="hms", life=FIRST, epoch=1):
     """A node's hello."""
     body = encode_hello(HelloBody(cluster, name))
-    return link_frame(LinkKind.HELLO, index, Voice(life, epoch), SILENT, body)
+    return link_frame(LinkKind.HELLO, index, PeerState(life, epoch), NOT_HEARD, body)
 
 
 def test_words_arrive_in_order_in_both_directions(rig):
@@ -148,8 +148,8 @@ def test_another_version_of_the_links_is_refused(rig):
         [b"x" * 48, b""],
         [hello()[0], b"longer than announced" * 9],
         [b"a", b"b", b"c"],
-        [link_frame(LinkKind.WORD, 2, Voice(FIRST, 1), Voice(FIRST, 1), b"w")[0], b"w"],
-        [link_frame(LinkKind.HELLO, 2, Voice(FIRST, 1), SILENT, b"\xc1")[0], b"\xc1"],
+        [link_frame(LinkKind.WORD, 2, PeerState(FIRST, 1), PeerState(FIRST, 1), b"w")[0], b"w"],
+        [link_frame(LinkKind.HELLO, 2, PeerState(FIRST, 1), NOT_HEARD, b"\xc1")[0], b"\xc1"],
     ],
 )
 def test_garbage_is_counted_and_harms_nobody(rig, parts):
@@ -182,7 +182,7 @@ def test_a_flood_cuts_the_link_for_a_while_and_is_named(make_rig, monkeypatch):
     rig.until_up(1, 3)
     wild = rig.stranger(1)
     wild.send_multipart(hello())
-    frame = link_frame(LinkKind.WORD, 2, Voice(FIRST, 1), SILENT, b"w")
+    frame = link_frame(LinkKind.WORD, 2, PeerState(FIRST, 1), NOT_HEARD, b"w")
     at = rig.clock()
     rig.now = lambda: at  # one second, however slow this machine is
 
@@ -275,8 +275,8 @@ def test_a_node_that_died_while_this_one_stood_still_is_failed_soon(rig):
 
 def test_what_is_said_before_a_hello_is_refused(rig):
     """It may stand behind words that were lost with the connection before."""
-    voice = Voice(FIRST, 1)
-    rig.stranger(1).send_multipart(link_frame(LinkKind.WORD, 2, voice, Voice(FIRST, 1), b"w"))
+    state = PeerState(FIRST, 1)
+    rig.stranger(1).send_multipart(link_frame(LinkKind.WORD, 2, state, PeerState(FIRST, 1), b"w"))
 
     rig.until(lambda: "before its HELLO" in rig.nodes[1].links.describe()["last_refusal"])
 

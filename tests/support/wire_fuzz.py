@@ -17,7 +17,7 @@ from collections import Counter
 import msgspec
 import zmq
 
-from hms.engine.cluster.members import Incarnation, Voice
+from hms.engine.cluster.members import Incarnation, PeerState
 from hms.server.links.link_frames import link_frame
 from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.links import Links
@@ -162,9 +162,9 @@ class Link:
 
     def _strange(self):
         rng = self._rng
-        voice = Voice(Incarnation(rng.choice(NUMBERS[:9]), rng.randrange(3)), rng.randrange(3))
+        state = PeerState(Incarnation(rng.choice(NUMBERS[:9]), rng.randrange(3)), rng.randrange(3))
         payload = rng.randbytes(rng.choice((0, 5, 300)))
-        head, payload = link_frame(rng.randint(1, 4), rng.randrange(5), voice, voice, payload)
+        head, payload = link_frame(rng.randint(1, 4), rng.randrange(5), state, state, payload)
         return [head if rng.random() < 0.5 else self._frames.mutated(head), payload]
 
     def _word(self):

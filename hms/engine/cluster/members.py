@@ -51,14 +51,14 @@ DEAF_MS = 10_000
 """Longer than a connection and its handshakes take, over any distance."""
 
 
-class Voice(NamedTuple):
-    """A run of a node as another one hears it; epoch: the how many-th beginning of the link."""
+class PeerState(NamedTuple):
+    """A node as another one hears it: its run; epoch: the how many-th beginning of the link."""
 
     life: Incarnation
     epoch: int
 
 
-SILENT = Voice(NOBODY, 0)
+NOT_HEARD = PeerState(NOBODY, 0)
 
 
 class Hello(NamedTuple):
@@ -73,9 +73,9 @@ class Hello(NamedTuple):
     epoch: int = 1
 
     @property
-    def voice(self) -> Voice:
-        """How it speaks."""
-        return Voice(self.life, self.epoch)
+    def state(self) -> PeerState:
+        """As what it speaks."""
+        return PeerState(self.life, self.epoch)
 
 
 class Change(NamedTuple):
@@ -120,9 +120,9 @@ class Member:
         return self.presence in (Presence.HEARD, Presence.UP)
 
     @property
-    def voice(self) -> Voice:
-        """How it spoke last; SILENT when it is not heard."""
-        return Voice(self.life, self.epoch) if self.is_there else SILENT
+    def state(self) -> PeerState:
+        """As what it spoke last; NOT_HEARD when it is not there."""
+        return PeerState(self.life, self.epoch) if self.is_there else NOT_HEARD
 
 
 class Members:
@@ -145,7 +145,7 @@ class Members:
                 member.last_error = str(fault)
             raise
         member.heard_ms = now_ms
-        if said.voice == member.voice and pipe == member.pipe:
+        if said.state == member.state and pipe == member.pipe:
             return []
         changes: list[Change] = []
         if said.life != member.life:
@@ -160,14 +160,14 @@ class Members:
         member.presence, member.reason = Presence.HEARD, ""
         return changes
 
-    def heard(self, index: int, voice: Voice, hears: Voice, now_ms: int) -> list[Change]:
+    def heard(self, index: int, state: PeerState, hears: PeerState, now_ms: int) -> list[Change]:
         """A frame of a node that known() lets speak; hears: this node as it hears it."""
         member = self.members[index]
         member.heard_ms = now_ms
-        hears_us = hears == Voice(self.own.life, member.own_epoch)
+        hears_us = hears == PeerState(self.own.life, member.own_epoch)
         if member.presence is Presence.HEARD and hears_us:
             member.presence, member.reason = Presence.UP, ""
-            return [Change(index, voice.life, is_up=True)]
+            return [Change(index, state.life, is_up=True)]
         if member.presence is Presence.UP and not hears_us:
             changes = self._go(member, "it does not hear this node")
             member.presence = Presence.HEARD
@@ -216,15 +216,15 @@ class Members:
         member.pipe = b""
         return changes
 
-    def known(self, index: int, voice: Voice, pipe: bytes) -> Member:
+    def known(self, index: int, state: PeerState, pipe: bytes) -> Member:
         """Whose frame this is; MemberRefused unless it said hello like that and through there."""
         member = self.members.get(index)
         if member is None:
             raise MemberRefused(node=f"index {index}", detail="it is no node of this cluster")
         if pipe != member.pipe:
             detail = "it speaks before its HELLO"
-        elif voice != member.voice:
-            detail = f"it speaks as {tuple(voice)}, and {tuple(member.voice)} said hello"
+        elif state != member.state:
+            detail = f"it speaks as {tuple(state)}, and {tuple(member.state)} said hello"
         else:
             return member
         member.refused += 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hms.engine.cluster.members import Incarnation, Voice
+from hms.engine.cluster.members import Incarnation, PeerState
 from hms.errors.catalogue import FrameTooLarge, ProtocolError
 
 MAGIC = b"HL"
@@ -35,8 +35,8 @@ class LinkEnvelope(NamedTuple):
     kind: LinkKind
     version: int
     node: int
-    voice: Voice
-    hears: Voice
+    state: PeerState
+    hears: PeerState
 
 
 class HelloBody(msgspec.Struct, frozen=True, array_like=True):
@@ -55,10 +55,10 @@ _hello = msgspec.msgpack.Decoder(HelloBody).decode
 
 
 def link_frame(
-    kind: LinkKind, node: int, voice: Voice, hears: Voice, payload: bytes = b""
+    kind: LinkKind, node: int, state: PeerState, hears: PeerState, payload: bytes = b""
 ) -> tuple[bytes, bytes]:
     """A whole frame."""
-    speaks, heard = (*voice.life, voice.epoch), (*hears.life, hears.epoch)
+    speaks, heard = (*state.life, state.epoch), (*hears.life, hears.epoch)
     head = _ENVELOPE.pack(MAGIC, LINK_VERSION, kind, node, *speaks, *heard, len(payload))
     return head, payload
 
@@ -82,11 +82,11 @@ def decode_link(parts: Sequence[bytes], payload_bytes_max: int) -> LinkEnvelope:
     known = _KINDS.get(kind)
     if known is None:
         raise ProtocolError(detail=f"frame kind {kind} of a link is not known")
-    return LinkEnvelope(known, version, node, _voice(*lives[:3]), _voice(*lives[3:]))
+    return LinkEnvelope(known, version, node, _state(*lives[:3]), _state(*lives[3:]))
 
 
-def _voice(store: int, incarnation: int, epoch: int) -> Voice:
-    return Voice(Incarnation(store, incarnation), epoch)
+def _state(store: int, incarnation: int, epoch: int) -> PeerState:
+    return PeerState(Incarnation(store, incarnation), epoch)
 
 
 def encode_hello(body: HelloBody) -> bytes:

@@ -18,7 +18,15 @@ from typing import Any
 
 import zmq
 
-from hms.engine.cluster.members import NOBODY, Change, Hello, Incarnation, Members, Presence, Voice
+from hms.engine.cluster.members import (
+    NOBODY,
+    Change,
+    Hello,
+    Incarnation,
+    Members,
+    PeerState,
+    Presence,
+)
 from hms.server.links.keys import KeyPair
 from hms.server.links.link_frames import (
     LINK_VERSION,
@@ -231,8 +239,8 @@ class Links:
 
     def _frame(self, kind: LinkKind, index: int, payload: bytes) -> tuple[bytes, bytes]:
         member = self.members.members[index]
-        own = Voice(self.life, member.own_epoch)
-        return link_frame(kind, self._settings.index, own, member.voice, payload)
+        own = PeerState(self.life, member.own_epoch)
+        return link_frame(kind, self._settings.index, own, member.state, payload)
 
     def clients(self) -> list[str]:
         """Where clients find the nodes that are up; from any thread."""

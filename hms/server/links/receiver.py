@@ -11,7 +11,15 @@ from typing import Protocol
 
 import zmq
 
-from hms.engine.cluster.members import SILENT, Change, Hello, Incarnation, Members, Presence, Voice
+from hms.engine.cluster.members import (
+    NOT_HEARD,
+    Change,
+    Hello,
+    Incarnation,
+    Members,
+    PeerState,
+    Presence,
+)
 from hms.errors.catalogue import MemberRefused
 from hms.errors.tree import HmsError
 from hms.server.address_faults import rebind, unusable
@@ -157,7 +165,7 @@ class LinkReceiver:
         if kind is LinkKind.HELLO:
             self._greet(pipe, envelope, decode_hello(payload), key_name, now)
         else:
-            self.members.known(envelope.node, envelope.voice, pipe)
+            self.members.known(envelope.node, envelope.state, pipe)
         heard = self.heard[envelope.node]
         heard.frames += 1
         heard.size_bytes += len(payload)
@@ -171,9 +179,9 @@ class LinkReceiver:
             self._owner.changed(self.members.gone(envelope.node, reason))
             return
         self._owner.changed(
-            self.members.heard(envelope.node, envelope.voice, envelope.hears, now_ms)
+            self.members.heard(envelope.node, envelope.state, envelope.hears, now_ms)
         )
-        life = envelope.voice.life
+        life = envelope.state.life
         if kind is LinkKind.WORD and self.members.is_welcome(envelope.node, life):
             heard.received.append((life, payload))
 
@@ -181,7 +189,7 @@ class LinkReceiver:
         self, pipe: bytes, envelope: LinkEnvelope, body: HelloBody, key_name: str, now: float
     ) -> None:
         """A hello: who speaks through this pipe from now on."""
-        (life, epoch), node = envelope.voice, envelope.node
+        (life, epoch), node = envelope.state, envelope.node
         said = Hello(body.cluster, body.name, node, life, envelope.version, key_name, epoch)
         known = self.heard.get(envelope.node)
         if known is not None and now < known.shunned_until:
@@ -204,7 +212,7 @@ class LinkReceiver:
             self._log_room -= 1
             log.warning("refused on a link: %s", fault)
         own, said = self.members.own, str(fault).encode()[:1000]
-        frame = link_frame(LinkKind.REFUSED, own.node, Voice(own.life, 0), SILENT, said)
+        frame = link_frame(LinkKind.REFUSED, own.node, PeerState(own.life, 0), NOT_HEARD, said)
         try:
             self.listener.send_multipart([pipe, *frame], zmq.NOBLOCK)
         except zmq.ZMQError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hms.engine.cluster.members import Hello, Incarnation, Members, Presence, Voice
+from hms.engine.cluster.members import Hello, Incarnation, Members, PeerState, Presence
 from hms.errors.catalogue import MemberRefused
 
 SILENCE_MS = 1000
@@ -36,9 +36,9 @@ class Side:
 
     def frame(self, kind, word=0):
         """Into the newest connection."""
-        voice = Voice(self.members.own.life, self.other.own_epoch)
+        state = PeerState(self.members.own.life, self.other.own_epoch)
         queue = self.sent.setdefault(self.connection, [])
-        queue.append((kind, voice, self.other.voice, word))
+        queue.append((kind, state, self.other.state, word))
 
     def say(self, word):
         """As the links do: to who is up."""
@@ -48,18 +48,18 @@ class Side:
 
     def hear(self, connection, frame):
         """As the links do."""
-        kind, voice, hears, word = frame
+        kind, state, hears, word = frame
         pipe, node = b"%d" % connection, self.other.index
         try:
             if kind == "hello":
-                said = Hello("hms", f"n{node}", node, voice.life, 1, "", voice.epoch)
+                said = Hello("hms", f"n{node}", node, state.life, 1, "", state.epoch)
                 self.changed(self.members.hello(said, pipe, 0))
             else:
-                self.members.known(node, voice, pipe)
-            self.changed(self.members.heard(node, voice, hears, 0))
+                self.members.known(node, state, pipe)
+            self.changed(self.members.heard(node, state, hears, 0))
         except MemberRefused:
             return
-        if kind == "word" and self.members.is_welcome(node, voice.life):
+        if kind == "word" and self.members.is_welcome(node, state.life):
             self.taken.append(word)
 
     def changed(self, changes):

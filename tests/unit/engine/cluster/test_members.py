@@ -4,13 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hms.engine.cluster.members import DEAF_MS, SILENT, Hello, Incarnation, Members, Presence, Voice
+from hms.engine.cluster.members import (
+    DEAF_MS,
+    NOT_HEARD,
+    Hello,
+    Incarnation,
+    Members,
+    PeerState,
+    Presence,
+)
 from hms.errors.catalogue import MemberRefused
 
 OWN = Incarnation(50, 3)
 SILENCE_MS = 1000
-US = Voice(OWN, 1)
-OTHER = Voice(Incarnation(9, 1), 1)
+US = PeerState(OWN, 1)
+OTHER = PeerState(Incarnation(9, 1), 1)
 PIPE = b"pipe"
 
 
@@ -32,8 +40,8 @@ def hello(life=Incarnation(9, 1), **changed):  # noqa: B008 - a constant
 def test_a_node_is_up_only_when_it_hears_this_one_too(members):
     """A link in one direction carries no answers."""
     assert members.hello(hello(), PIPE, 0) == []
-    assert members.heard(2, OTHER, SILENT, 1) == []
-    assert members.heard(2, OTHER, Voice(Incarnation(50, 2), 1), 1) == []
+    assert members.heard(2, OTHER, NOT_HEARD, 1) == []
+    assert members.heard(2, OTHER, PeerState(Incarnation(50, 2), 1), 1) == []
 
     (up,) = members.heard(2, OTHER, US, 2)
 
@@ -52,7 +60,7 @@ def test_silence_fails_a_node_at_once_and_a_hello_brings_it_back(members):
     assert not down.is_up
     assert not members.is_welcome(2, Incarnation(9, 1))
     members.hello(hello(), PIPE, 2000)
-    assert members.heard(2, OTHER, Voice(OWN, 2), 2000)[0].is_up
+    assert members.heard(2, OTHER, PeerState(OWN, 2), 2000)[0].is_up
 
 
 def test_an_old_life_is_refused_and_a_new_one_replaces_it(members):
@@ -78,8 +86,8 @@ def test_a_disk_that_is_replaced_while_the_clock_is_behind_makes_a_new_life(memb
 
     members.tick(SILENCE_MS + 1)
     members.hello(hello(Incarnation(7, 1)), b"new", SILENCE_MS + 2)
-    hears = Voice(OWN, members.members[2].own_epoch)
-    (up,) = members.heard(2, Voice(Incarnation(7, 1), 1), hears, SILENCE_MS + 3)
+    hears = PeerState(OWN, members.members[2].own_epoch)
+    (up,) = members.heard(2, PeerState(Incarnation(7, 1), 1), hears, SILENCE_MS + 3)
 
     assert (up.is_up, up.life) == (True, Incarnation(7, 1))
     for old in (Incarnation(9, 5), Incarnation(9, 6)):
@@ -95,7 +103,7 @@ def test_a_node_that_does_not_hear_this_one_any_more_is_down(members):
     members.hello(hello(), PIPE, 0)
     members.heard(2, OTHER, US, 0)
 
-    (down,) = members.heard(2, OTHER, SILENT, 1)
+    (down,) = members.heard(2, OTHER, NOT_HEARD, 1)
 
     assert (down.is_up, members.members[2].presence) == (False, Presence.HEARD)
 
@@ -179,10 +187,10 @@ def test_ups_and_downs_alternate_whatever_happens(steps):
             elif what == "gone":
                 told += members.gone(2, "bye")
             else:
-                voice = Voice(life, 1)
-                epoch = members.known(2, voice, PIPE).own_epoch
-                hears = Voice(OWN, epoch) if what == "heard" else SILENT
-                told += members.heard(2, voice, hears, now_ms)
+                state = PeerState(life, 1)
+                epoch = members.known(2, state, PIPE).own_epoch
+                hears = PeerState(OWN, epoch) if what == "heard" else NOT_HEARD
+                told += members.heard(2, state, hears, now_ms)
         except MemberRefused:
             continue
 
