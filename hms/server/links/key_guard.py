@@ -40,11 +40,11 @@ class Guard:
         listener.curve_secretkey = self.own.secret
         listener.zap_domain = DOMAIN
 
-    def introduce(self, speaker: "zmq.Socket[bytes]", server_key: str) -> None:
+    def introduce(self, sender: "zmq.Socket[bytes]", server_key: str) -> None:
         """A socket that connects shows its key, and talks to no other one."""
-        speaker.curve_serverkey = server_key.encode()
-        speaker.curve_publickey = self.own.public
-        speaker.curve_secretkey = self.own.secret
+        sender.curve_serverkey = server_key.encode()
+        sender.curve_publickey = self.own.public
+        sender.curve_secretkey = self.own.secret
 
     def let_in(self, names: dict[str, str]) -> None:
         """These keys too, from now on."""

@@ -4,11 +4,11 @@ from typing import Any
 
 from hms.engine.cluster.members import Member
 from hms.server.links.link_settings import Heard, LinkPeer
-from hms.server.links.sender import Speaker
+from hms.server.links.sender import LinkSender
 
 
 def describe_link(
-    peer: LinkPeer, member: Member, heard: Heard, speaker: Speaker, next_key: str, now: float
+    peer: LinkPeer, member: Member, heard: Heard, sender: LinkSender, next_key: str, now: float
 ) -> dict[str, Any]:
     """A link as plain data."""
     silent_s = now - member.heard_ms / 1000 if member.heard_ms else None
@@ -23,9 +23,9 @@ def describe_link(
         "heard_s_ago": None if silent_s is None else round(silent_s, 3),
         "frames_in": heard.frames,
         "bytes_in": heard.size_bytes,
-        "frames_out": speaker.sent_frames,
-        "bytes_out": speaker.sent_bytes,
-        "pending_bytes": speaker.pending_bytes,
+        "frames_out": sender.sent_frames,
+        "bytes_out": sender.sent_bytes,
+        "pending_bytes": sender.pending_bytes,
         "refused": heard.refused + member.refused,
         "clients": list(heard.addresses),
         "next_key": next_key,

@@ -38,7 +38,7 @@ from hms.server.links.link_frames import (
 from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.link_status import describe_link
 from hms.server.links.receiver import LinkReceiver
-from hms.server.links.sender import Speaker
+from hms.server.links.sender import LinkSender
 from hms.workers.outbox import Outbox
 
 log = logging.getLogger("hms.links")
@@ -75,7 +75,7 @@ class Links:
         self.outbox: Outbox[tuple[int, bytes]] = Outbox(wake)
         self.life = NOBODY
         self._names = {peer.index: peer.name for peer in settings.peers}
-        self._speakers: dict[int, Speaker] = {}
+        self._senders: dict[int, LinkSender] = {}
         self._hearing: LinkReceiver
         self._hello_at = 0.0
         self._retry_s = RETRY_S
@@ -95,8 +95,8 @@ class Links:
         self._hearing.open(context)
         for peer in settings.peers:
             guard = self._hearing.guard
-            speaker = Speaker(context, peer.address, guard, peer.key, PENDING_BYTES_MAX)
-            self._speakers[peer.index] = speaker
+            sender = LinkSender(context, peer.address, guard, peer.key, PENDING_BYTES_MAX)
+            self._senders[peer.index] = sender
         self._turned_at = self._hello_at = self._clock()
 
     def sockets(self) -> "list[zmq.Socket[bytes]]":
@@ -106,11 +106,11 @@ class Links:
 
     def close(self) -> None:
         """Say good-bye and close; what is not said stays undecided, which loses nothing."""
-        if not self._speakers:
+        if not self._senders:
             return  # they were never opened
-        for index, speaker in self._speakers.items():
-            speaker.hint(self._frame(LinkKind.GOODBYE, index, b"the node stops"))
-            speaker.close(LINGER_MS)
+        for index, sender in self._senders.items():
+            sender.hint(self._frame(LinkKind.GOODBYE, index, b"the node stops"))
+            sender.close(LINGER_MS)
         self._hearing.close()
 
     # another key of this node
@@ -134,21 +134,21 @@ class Links:
     def _show_keys(self) -> None:
         while self._rekeyed:
             self._hearing.rekey(self._rekeyed.popleft())
-            for speaker in self._speakers.values():
-                speaker.connect_again()
+            for sender in self._senders.values():
+                sender.connect_again()
             self._hello_at = 0.0
 
     def _expect_keys(self) -> None:
         guard = self._hearing.guard
         if guard is not None:
             for peer in self._settings.peers:
-                self._speakers[peer.index].expect(guard.keys[peer.name])
+                self._senders[peer.index].expect(guard.keys[peer.name])
 
     # the main thread's turn
 
     def due_at(self) -> float:
         """When take_turn() has something to do next."""
-        waiting = any(speaker.pending_bytes for speaker in self._speakers.values())
+        waiting = any(sender.pending_bytes for sender in self._senders.values())
         return self._clock() + 0.005 if waiting else self._hello_at
 
     def take_turn(self) -> None:
@@ -190,7 +190,7 @@ class Links:
                 log.info("node %s is up, life %d.%d", name, *change.life)
             else:
                 log.warning("node %s is failed: %s", name, change.reason)
-                self._speakers[change.node].start_over(self.members.members[change.node].own_epoch)
+                self._senders[change.node].start_over(self.members.members[change.node].own_epoch)
             self._on_change(change)
             self._hello_at = 0.0  # the other one should know at once whom this one hears
 
@@ -199,12 +199,12 @@ class Links:
             member = self.members.members.get(index)
             if member is None or member.presence is not Presence.UP:
                 continue  # it is said again when the node is back
-            speaker = self._speakers[index]
-            if not speaker.say(self._frame(LinkKind.WORD, index, word)):
-                self.cut(index, f"it does not read: {speaker.pending_bytes} bytes wait", 0.0)
-        for speaker in self._speakers.values():
-            if speaker.pending_bytes:
-                speaker.flush()
+            sender = self._senders[index]
+            if not sender.say(self._frame(LinkKind.WORD, index, word)):
+                self.cut(index, f"it does not read: {sender.pending_bytes} bytes wait", 0.0)
+        for sender in self._senders.values():
+            if sender.pending_bytes:
+                sender.flush()
 
     def _tend(self, now: float) -> None:
         """Say hello when it is time, fail the silent."""
@@ -213,21 +213,21 @@ class Links:
             body = HelloBody(settings.cluster, settings.name, settings.clients, self._next_key)
             payload = encode_hello(body)
             deaf = self.members.deaf(round(now * 1000))
-            for index, speaker in self._speakers.items():
-                self._hear_why(index, speaker)
+            for index, sender in self._senders.items():
+                self._hear_why(index, sender)
                 if index in deaf:
-                    speaker.connect_again()
-                is_said &= speaker.hint(self._frame(LinkKind.HELLO, index, payload))
+                    sender.connect_again()
+                is_said &= sender.hint(self._frame(LinkKind.HELLO, index, payload))
             period_s = self._settings.heartbeat_s / HELLOS_PER_PERIOD
             self._hello_at = now + (period_s if is_said else min(self._retry_s, period_s))
             self._retry_s = RETRY_S if is_said else min(2 * self._retry_s, period_s)
         self.changed(self.members.tick(round(now * 1000)))
 
-    def _hear_why(self, index: int, speaker: Speaker) -> None:
+    def _hear_why(self, index: int, sender: LinkSender) -> None:
         """Why the other node refuses this one, if it does."""
         for _ in range(ANSWERS_PER_TURN):
             try:
-                parts = speaker.socket.recv_multipart(zmq.NOBLOCK)
+                parts = sender.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
             if len(parts) == 2:  # noqa: PLR2004 - envelope, payload
@@ -262,7 +262,7 @@ class Links:
     def _describe(self, peer: LinkPeer) -> dict[str, Any]:
         now, heard, guard = self._clock(), self._hearing.heard[peer.index], self._hearing.guard
         return describe_link(
-            *(peer, self.members.members[peer.index], heard, self._speakers[peer.index]),
+            *(peer, self.members.members[peer.index], heard, self._senders[peer.index]),
             "" if guard is None else guard.next_keys.get(peer.name, ""),
             now,
         )

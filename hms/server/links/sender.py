@@ -1,4 +1,4 @@
-"""Speaking: the socket that leads to one other node. libzmq connects it, and again after a loss,
+"""Sender: the socket that leads to one other node. libzmq connects it, and again after a loss,
 waiting longer each time; nothing is kept for a node that is not connected.
 """
 
@@ -17,7 +17,7 @@ HANDSHAKE_MS = 3000
 Frame = Sequence[bytes]
 
 
-class Speaker:
+class LinkSender:
     """Frames for one node, in order; pending_bytes_max: then it is said not to read."""
 
     def __init__(
