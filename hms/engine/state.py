@@ -11,7 +11,7 @@ from hms.engine.cluster.moves import Moves
 from hms.engine.effects import Effects
 from hms.engine.flow.blocked_sends import BlockedSends
 from hms.engine.flow.bytes_in_flight import BytesInFlight
-from hms.engine.flow.destination_control import NO_LIMITS, Life
+from hms.engine.flow.destination_control import NO_LIMITS, Lifetime
 from hms.engine.flow.shares import NO_OWNER, Owner, Shares, Taken
 from hms.engine.groups.candidates import Candidates
 from hms.engine.groups.scan_slices import LOOK_STEPS, ScanSlices
@@ -359,7 +359,7 @@ class State:
     def definitions(self) -> list[Definition]:
         """Every place that the log speaks of, topics and queues before the subscriptions."""
         every = self.topics.values()
-        topics = [t.definition for t in every if t.control.life is not Life.TEMPORARY]
+        topics = [t.definition for t in every if t.control.life is not Lifetime.TEMPORARY]
         places = [place.definition for place in self.places.values()]
         last = [d for d in places if d.kind == "subscription"]
         return [*topics, *(d for d in places if d.kind != "subscription"), *last]
@@ -378,7 +378,7 @@ class State:
     # shares
 
     def _take(self, definition: Definition, owner: Owner = NO_OWNER) -> None:
-        is_logged = definition.made != Life.TEMPORARY
+        is_logged = definition.made != Lifetime.TEMPORARY
         is_place = definition.kind in ("queue", "topic")  # a subscription's are its own
         taken = Taken(
             owner or self.shares.acting or definition.client_id or NO_OWNER,

@@ -7,7 +7,7 @@ with the destination, and goes before what hms.conf says, until it is set again 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from hms.engine.flow.destination_control import Control, Life, LimitBehavior, Limits, Value
+from hms.engine.flow.destination_control import Control, Lifetime, LimitBehavior, Limits, Value
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.errors.catalogue import InvalidArgument, UndefinedLimitBehavior
@@ -104,7 +104,7 @@ def configure(
     base = _limits_of(configured) if configured is not None else {}
     control.set_limits(Limits(**base | own))
     control.altered = altered
-    control.life = Life(definition.made)
+    control.life = Lifetime(definition.made)
     control.export_name = str(_of(altered, "export_name", configured, ""))
     sending, receiving = PAUSES[definition.paused]
     control.pause(sending=sending, receiving=receiving)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hms.engine.admin.destination_attributes import PAUSES, read_attributes
 from hms.engine.effects import Effects
-from hms.engine.flow.destination_control import Life
+from hms.engine.flow.destination_control import Lifetime
 from hms.engine.flow.overflow_policy import make_room
 from hms.engine.log.state_records import write
 from hms.engine.messages import sizes_of
@@ -52,11 +52,11 @@ def create(
     name: str,
     given: Mapping[str, object],
     fx: Effects,
-    life: Life = Life.CREATED,
+    life: Lifetime = Lifetime.CREATED,
 ) -> Destination:
     """A new queue or topic; DestinationExists, ExportNameInUse, InvalidArgument."""
     _check_kind(kind)
-    if life is Life.DYNAMIC and state.settings.cluster is not None:
+    if life is Lifetime.DYNAMIC and state.settings.cluster is not None:
         raise NotSupported(
             feature="creating a destination from a client of a cluster",
             instead=f"Have an operator create it: hms {kind} create {name}.",
@@ -71,7 +71,7 @@ def create(
     _check_export(state, str(altered.get("export_name") or name))
     definition = Definition(0, kind, name, topic_string=string, altered=altered, made=life.value)
     state.shares.check_memory(place_bytes(name + string), is_defined=True)
-    if life is not Life.TEMPORARY:
+    if life is not Lifetime.TEMPORARY:
         check_definitions(state, definition.size_bytes)
         definition = replace(definition, number=state.take_number())
         write(state, defined(definition), fx)
@@ -87,12 +87,12 @@ def _check_kind(kind: str) -> None:
         raise InvalidArgument(what="kind", detail=f"{kind!r} is neither queue nor topic")
 
 
-def _check_name(state: State, name: str, life: Life) -> None:
+def _check_name(state: State, name: str, life: Lifetime) -> None:
     if not 1 <= len(name) <= NAME_MAX or not name.isprintable():
         raise InvalidArgument(
             what="name", detail=f"it has to have 1 to {NAME_MAX} printable letters"
         )
-    if name.startswith(SYSTEM) and life is not Life.TEMPORARY:
+    if name.startswith(SYSTEM) and life is not Lifetime.TEMPORARY:
         detail = f"names that begin with {SYSTEM} are the system's own"
         raise InvalidArgument(what="name", detail=detail)
     if name in state.queues or name in state.topics:
@@ -217,7 +217,7 @@ def _redefine(
     more = definition.size_bytes - old.size_bytes
     if more > 0:
         check_definitions(state, more)
-    if control.life is Life.TEMPORARY:
+    if control.life is Lifetime.TEMPORARY:
         state.reconfigure(target, definition)
     else:
         write(state, defined(definition), fx)
@@ -234,7 +234,7 @@ def delete(state: State, target: Destination, fx: Effects, *, is_discarded: bool
     if reason:
         raise DestinationInUse(**said, detail=reason)
     buried = 0
-    is_temporary = target.control.life is Life.TEMPORARY  # what waits there is for nobody else
+    is_temporary = target.control.life is Lifetime.TEMPORARY  # what waits there is for nobody else
     if isinstance(target, Queue) and not (is_discarded or is_temporary):
         buried = bury_deleted(state, target, fx)
     return buried + remove(state, target, Cause.DELETED, fx)
@@ -259,7 +259,7 @@ def bury_deleted(state: State, queue: Queue, fx: Effects, count_max: int = 1 << 
 def reason_to_stay(state: State, target: Destination) -> str:
     """Why a destination cannot be deleted now; "" when it can."""
     is_ours = (target.kind, target.name) in state.configured or target.name.startswith(SYSTEM)
-    if is_ours and target.control.life is not Life.TEMPORARY:
+    if is_ours and target.control.life is not Lifetime.TEMPORARY:
         return "it stands in hms.conf, or is the system's own"
     wait_in_branches = sum(
         batch.count
@@ -288,7 +288,7 @@ def feeding(state: State, queue: Queue) -> list[Subscription]:
 
 def remove(state: State, target: Destination, cause: Cause, fx: Effects) -> int:
     """A destination is gone, and what waits in it with it."""
-    is_known = target.control.life is not Life.TEMPORARY
+    is_known = target.control.life is not Lifetime.TEMPORARY
     count = 0
     if not isinstance(target, Queue):
         take_away(state, [target.string], cause, fx)

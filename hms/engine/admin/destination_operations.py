@@ -6,7 +6,7 @@ from typing import Any
 
 from hms.engine.admin import destination_lifecycle
 from hms.engine.effects import Effects
-from hms.engine.flow.destination_control import Life
+from hms.engine.flow.destination_control import Lifetime
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.queue.dispatch import discard
 from hms.engine.state import State
@@ -15,7 +15,7 @@ from hms.errors.catalogue import DestinationInUse, InvalidArgument
 from hms.records import Cause
 from hms.wire import operations as ops
 
-_LIVES = {"": Life.CREATED, "CREATED": Life.CREATED, "DYNAMIC": Life.DYNAMIC}
+_LIVES = {"": Lifetime.CREATED, "CREATED": Lifetime.CREATED, "DYNAMIC": Lifetime.DYNAMIC}
 
 
 def _named(name: str) -> str:

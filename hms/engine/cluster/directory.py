@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from hms.engine.admin import destination_lifecycle
 from hms.engine.effects import Effects
-from hms.engine.flow.destination_control import Life
+from hms.engine.flow.destination_control import Lifetime
 from hms.engine.log.state_records import write
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.state import State
@@ -49,7 +49,7 @@ class Directory:
         """At boot: a crash may have come between a change and its entry."""
         for target in self._state.destinations():
             if (
-                target.control.life is Life.CREATED
+                target.control.life is Lifetime.CREATED
                 and (target.kind, target.name) not in self._entries
             ):
                 self._made(target.kind, target.name, fx)
@@ -61,7 +61,10 @@ class Directory:
         """An operator's command was done; what the other nodes get of it."""
         kind, name = verb.partition(".")[0], getattr(arguments, "name", "")
         target = self._find((kind, name))
-        if target is not None and target.control.life not in (Life.CREATED, Life.CONFIGURED):
+        if target is not None and target.control.life not in (
+            Lifetime.CREATED,
+            Lifetime.CONFIGURED,
+        ):
             return None  # a client's own
         if target is None and (kind, name) not in self._entries:
             return None

@@ -6,7 +6,7 @@ itself, and pausing, which is operation, do not need the master; no message does
 """
 
 from hms.engine.cluster.cluster_settings import ClusterSettings
-from hms.engine.flow.destination_control import Life
+from hms.engine.flow.destination_control import Lifetime
 from hms.engine.state import State
 from hms.errors.catalogue import NotConfigMaster
 from hms.errors.tree import HmsError
@@ -15,7 +15,7 @@ from hms.wire.operations import Operation
 CHANGES = frozenset(
     f"{kind}.{verb}" for kind in ("queue", "topic") for verb in ("create", "alter", "delete")
 )
-_SHARED = (Life.CREATED, Life.CONFIGURED)
+_SHARED = (Lifetime.CREATED, Lifetime.CONFIGURED)
 
 
 def check_master(state: State, settings: ClusterSettings, verb: str, arguments: Operation) -> None:
@@ -31,7 +31,7 @@ def check_master(state: State, settings: ClusterSettings, verb: str, arguments: 
 def _is_own(state: State, kind: str, what: str, name: str, arguments: Operation) -> bool:
     """Whether it concerns a client's own destination, of which other nodes hear nothing."""
     if what == "create":
-        return getattr(arguments, "life", "") == Life.DYNAMIC.value
+        return getattr(arguments, "life", "") == Lifetime.DYNAMIC.value
     try:
         return state.destination(kind, name).control.life not in _SHARED
     except HmsError:

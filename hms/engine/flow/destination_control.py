@@ -45,7 +45,7 @@ class Limits:
 NO_LIMITS: Final = Limits()
 
 
-class Life(enum.StrEnum):
+class Lifetime(enum.StrEnum):
     """Where a destination came from, and so how long it lives (F-C3 to F-C6)."""
 
     CONFIGURED = ""
@@ -81,7 +81,7 @@ class Control:
         self.is_receiving_paused = False
         self.is_guarded = False
         self.is_gone = False
-        self.life = Life.CONFIGURED
+        self.life = Lifetime.CONFIGURED
         self.export_name = ""
         """"" is its own name."""
         self.altered: Mapping[str, Value] = {}

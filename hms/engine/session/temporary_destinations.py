@@ -18,7 +18,7 @@ from hms.engine.admin.destination_lifecycle import (
     remove,
 )
 from hms.engine.effects import Effects
-from hms.engine.flow.destination_control import Life
+from hms.engine.flow.destination_control import Lifetime
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.session.session_objects import Connection
 from hms.engine.state import State
@@ -43,7 +43,7 @@ def queue_for(state: State, name: str, fx: Effects, uid: int = 0) -> Queue:
     the client that wants to receive from it, 0 for one that sends."""
     is_known = name in state.queues or name in state.topics
     if not is_known and state.settings.is_auto and not name.startswith(SYSTEM):
-        create(state, "queue", name, {}, fx, Life.AUTOMATIC)
+        create(state, "queue", name, {}, fx, Lifetime.AUTOMATIC)
     found = state.queue(name)
     if uid:
         check_owner(found, uid)
@@ -75,7 +75,7 @@ def create_temporary(
     state.temporaries_made += 1
     number = state.take_ids(1, fx)  # like a message id never given again
     name = f"{TEMPORARY}{number:012x}{random(SECRET_BYTES).hex()}"
-    made = create(state, kind, name, {}, fx, Life.TEMPORARY)
+    made = create(state, kind, name, {}, fx, Lifetime.TEMPORARY)
     made.control.owner, made.control.used_ms = connection.uid, 0
     if isinstance(made, Queue):
         state.temporaries[name] = made
@@ -135,7 +135,7 @@ def end_idle(state: State, fx: Effects) -> None:
         control = target.control
         if control.owner and 0 < control.used_ms <= state.now_ms - OWNER_GRACE_MS:
             _end_temporary(state, target, fx)
-        elif control.life is Life.AUTOMATIC and isinstance(target, Queue):
+        elif control.life is Lifetime.AUTOMATIC and isinstance(target, Queue):
             _end_automatic(state, target, fx)
 
 
@@ -156,9 +156,9 @@ def end_dynamic(state: State, fx: Effects) -> None:
     if left:
         take_away(state, left, Cause.DELETED, fx)
     for target in state.destinations():
-        if target.control.life is Life.DYNAMIC:
+        if target.control.life is Lifetime.DYNAMIC:
             _end_at_boot(state, target, fx)
-        elif target.control.life is Life.AUTOMATIC:
+        elif target.control.life is Lifetime.AUTOMATIC:
             target.control.used_ms = state.now_ms
 
 
