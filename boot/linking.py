@@ -49,7 +49,7 @@ class Linking:
         self.keys = LinkKeys(self._file, self.links.announce, self.links.rekey)
         self._door = Door(engine.cluster, broker.command, self.links.outbox.put_many)
         broker.releases.to_node = self._door.release
-        broker.doorman.members = self.links.clients
+        broker.registry.members = self.links.clients
         engine.cluster.describe_links = self.links.describe
 
     def booted(self) -> None:

@@ -302,7 +302,7 @@ class NodeProcess:
         group = self._node.group
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
         bans = BanFile(self._node.runtime / f"{self._node.name}.bans")
-        self._broker.doorman.bans.keep_in(bans, self._storage)
+        self._broker.registry.bans.keep_in(bans, self._storage)
         # A database may be away for minutes, and a pool of one has other things to do.
         leads = group.hmsmaxthr > 1 and isinstance(self._journal, Journal)
         self._broker.begin(
@@ -529,7 +529,7 @@ class NodeProcess:
         log.info("draining")
         if not self.moves_to:  # else a supervisor would wait for the end
             self._vitals.draining()
-        self._broker.doorman.is_stopping = True
+        self._broker.registry.is_stopping = True
         self._servers.stop()
         self._gateway.stop_reading()
         self._lanes.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)

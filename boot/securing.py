@@ -81,17 +81,17 @@ class Securing:
         self._changes: LiveChanges
         self._change: Change
 
-    def entrance(self, doorman: ConnectionRegistry, change: Change) -> LoginGate:
+    def entrance(self, registry: ConnectionRegistry, change: Change) -> LoginGate:
         """The gate of the broker that asks."""
         identities = self._identities(self._document)
         monitor = self._monitor
         authorization = Authorization(
-            self._engine, doorman.logins, self._node.name, monitor.calls_of
+            self._engine, registry.logins, self._node.name, monitor.calls_of
         )
         self._change = change
-        self._changes = LiveChanges(self._engine, doorman, authorization, monitor)
+        self._changes = LiveChanges(self._engine, registry, authorization, monitor)
         self.gate = LoginGate(
-            doorman,
+            registry,
             change,
             identities,
             authorization,

@@ -157,16 +157,16 @@ class Broker:
         """facts: what the process around it adds to the status; own: what operators ask of it."""
         self.engine = engine
         self.monitor = monitor
-        self.doorman = ConnectionRegistry(engine, monitor, identity)
-        self.doorman.is_own = self._is_own
-        self.doorman.on_closed = self._closed
-        self.draining = Draining(engine, monitor, self.doorman)
-        self.releases = self.doorman.releases
+        self.registry = ConnectionRegistry(engine, monitor, identity)
+        self.registry.is_own = self._is_own
+        self.registry.on_closed = self._closed
+        self.draining = Draining(engine, monitor, self.registry)
+        self.releases = self.registry.releases
         self.around: Surroundings
         self._armed_ms: int | None = None
         self._goes_on = False
         self._entrance = (
-            entrance(self.doorman, self.command) if entrance else OpenEntrance(self.doorman)
+            entrance(self.registry, self.command) if entrance else OpenEntrance(self.registry)
         )
         self._permit = self._entrance.permit
         self._facts, self._own, self._told = facts, own, RareLines(refusals.debug)
@@ -209,17 +209,17 @@ class Broker:
             self._metrics,
         )
         self._requests.add(
-            {**self._spool.handlers, **OutcomeRequests(engine, self.doorman).handlers}
+            {**self._spool.handlers, **OutcomeRequests(engine, self.registry).handlers}
         )
         self._requests.segments = SegmentOperations(engine, store)
-        self._requests.clients = ClientOperations(engine, self.doorman, self._entrance)
+        self._requests.clients = ClientOperations(engine, self.registry, self._entrance)
 
     def begin(self, around: Surroundings) -> None:
         """The process around it is there: before anything is applied."""
         self.around = around
         self.releases.outlet = around.outlet
         self.releases.greedy = around.greedy
-        self.doorman.about_peer = around.about_peer
+        self.registry.about_peer = around.about_peer
 
     def _cleaning(self) -> LogCleaning:
         pace = CleaningPace(self._store, lambda: self._holds.count, time.sleep)
@@ -294,7 +294,7 @@ class Broker:
                 self._waits.pop(peer, None)
             self._verdicts[peer] = refused and store.sends_refused()
             return False
-        if self.doorman.is_stopping or not any(_is_send(item) for item in items):
+        if self.registry.is_stopping or not any(_is_send(item) for item in items):
             return False
         now = time.monotonic()
         since = self._waits.setdefault(peer, now)
@@ -367,7 +367,7 @@ class Broker:
     ) -> bool:
         """One command; a refusal is raised. False: a slice of it is done, and it comes again."""
         envelope, head, _ = command
-        number, is_done = self.doorman.numbers.get(peer), True
+        number, is_done = self.registry.numbers.get(peer), True
         if isinstance(head, HmsError):
             self._unreadable(peer, envelope, now_ms, fx)
             fx.out.append(ToPeer(peer, Refusal(0, envelope.correlation, head)))
@@ -415,7 +415,7 @@ class Broker:
         back to the frame and to the payload, 16 MiB until the garbage collector runs."""
         envelope = command[0]
         if isinstance(error, NotAuthorized):
-            self._entrance.denied(self.doorman.numbers.get(peer), error, now_ms, fx)
+            self._entrance.denied(self.registry.numbers.get(peer), error, now_ms, fx)
         if refusals.isEnabledFor(logging.DEBUG):
             self._told.say("%s", error, extra=self._named(peer, envelope, error))
         refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
@@ -423,7 +423,7 @@ class Broker:
 
     def _named(self, peer: Hashable, envelope: Envelope, error: HmsError) -> dict[str, Any]:
         """The fields of a refusal in the log; the client's error has the same request."""
-        number = self.doorman.numbers.get(peer, 0)
+        number = self.registry.numbers.get(peer, 0)
         return {
             "event": "refused",
             "request": wire.request_id(number, envelope.correlation),
@@ -434,9 +434,9 @@ class Broker:
 
     def _dismiss(self, number: int, now_ms: int, fx: Effects) -> bool:
         """A client says good-bye. False: a slice of what it had is given back."""
-        if self.doorman.close_some(number, now_ms, fx):
+        if self.registry.close_some(number, now_ms, fx):
             return False
-        self.doorman.dismiss(number, now_ms, fx, is_final=True)
+        self.registry.dismiss(number, now_ms, fx, is_final=True)
         return True
 
     def _greet(
@@ -456,11 +456,11 @@ class Broker:
     def _unreadable(self, peer: Hashable, envelope: Envelope, now_ms: int, fx: Effects) -> None:
         """Who waits for a result that cannot be read must not wait for more: the server goes. Who
         has not been let in is not, then."""
-        number = self.doorman.numbers.get(peer)
+        number = self.registry.numbers.get(peer)
         if number is None:
             self._entrance.stranger(peer)
         if envelope.kind is Kind.RESULT and number is not None:
-            self.doorman.dismiss(number, now_ms, fx)
+            self.registry.dismiss(number, now_ms, fx)
 
     def _serve_any(
         self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects
@@ -477,12 +477,12 @@ class Broker:
         if envelope.kind is Kind.AUTH:
             self._entrance.renew(number, envelope.correlation, head, now_ms)
         elif envelope.kind is Kind.NOTICE:
-            notices = self.doorman.notices(number, head[0], head[1])
+            notices = self.registry.notices(number, head[0], head[1])
             fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
         elif envelope.kind is Kind.FILE:
             self._spool.block(number, envelope.correlation, head[0], head[1], now_ms)
         elif envelope.kind is Kind.CALL:
-            login = self.doorman.logins.get(number)
+            login = self.registry.logins.get(number)
             origin = Origin(number, envelope.correlation, user=login.user if login else "")
             self.monitor.call(origin, head[0], head[1], now_ms)
         elif envelope.kind is Kind.TALK:
@@ -586,13 +586,13 @@ class Broker:
 
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal is_done
-            number = self.doorman.numbers.get(peer)
+            number = self.registry.numbers.get(peer)
             if number is None:
                 self._entrance.lost(peer)
                 return
-            is_done = not self.doorman.close_some(number, now_ms, fx)
+            is_done = not self.registry.close_some(number, now_ms, fx)
             if is_done:
-                self.doorman.close(number, now_ms, fx)
+                self.registry.close(number, now_ms, fx)
 
         self._change(change, by="LOST")
         return is_done
@@ -637,9 +637,9 @@ class Broker:
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal is_done
             for number in self.monitor.connections_of(name):
-                if self.doorman.close_some(number, now_ms, fx):
+                if self.registry.close_some(number, now_ms, fx):
                     return
-                self.doorman.dismiss(number, now_ms, fx)
+                self.registry.dismiss(number, now_ms, fx)
             is_done = True
 
         while not is_done:
@@ -798,11 +798,11 @@ class Broker:
 
     def drained(self) -> None:
         """Tell every client that what was not answered was not taken."""
-        self.releases.say(list(self.doorman.numbers), Words(Kind.EVENT, DRAINED))
+        self.releases.say(list(self.registry.numbers), Words(Kind.EVENT, DRAINED))
 
     def farewell(self, reason: HmsError) -> None:
         """Tell every peer why the node stops."""
-        self.doorman.farewell(reason)
+        self.registry.farewell(reason)
 
     def look(self, at: Callable[[Engine], Any]) -> Any:
         """What somebody wants to see of the engine; it takes a moment, and changes nothing."""
@@ -841,7 +841,11 @@ class Broker:
 
     def _metrics(self) -> dict[str, Any]:
         """What metrics tell of the node beside its destinations."""
-        identity, state, blocks = self.doorman.identity, self.engine.state, self.engine.state.blocks
+        identity, state, blocks = (
+            self.registry.identity,
+            self.engine.state,
+            self.engine.state.blocks,
+        )
         in_doubt = state.branches.in_doubt()
         return {
             "node": identity.node,
@@ -869,7 +873,7 @@ class Broker:
         }
 
     def _status(self) -> dict[str, Any]:
-        identity, store = self.doorman.identity, self._store
+        identity, store = self.registry.identity, self._store
         return {
             "node": identity.node,
             "version": identity.version,

@@ -72,18 +72,18 @@ class OpenEntrance:
 
     permit: Permit | None = None
 
-    def __init__(self, doorman: ConnectionRegistry) -> None:
-        self._doorman = doorman
+    def __init__(self, registry: ConnectionRegistry) -> None:
+        self._registry = registry
 
     def hello_some(self, peer: Hashable, hello: wire.Hello, now_ms: int, fx: Effects) -> bool:
         """What the same client's older connection has is given back."""
-        return self._doorman.hello_some(peer, hello, now_ms, fx)
+        return self._registry.hello_some(peer, hello, now_ms, fx)
 
     def hello(
         self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
     ) -> None:
         """Let it in."""
-        self._doorman.hello(peer, correlation, hello, now_ms, fx)
+        self._registry.hello(peer, correlation, hello, now_ms, fx)
 
     def auth(self, _peer: Hashable, _correlation: int, _auth: wire.Auth, _now_ms: int) -> None:
         """Nobody has asked for it."""

@@ -165,7 +165,7 @@ def _rows(place: str, rows: list[DeliveredRow], facts: Durable) -> str:
 
 def disagreements(client: "Client", node: Node) -> Iterator[str]:
     """What client and node count differently while nothing is on its way between them."""
-    connection = node.engine.state.connections[node.broker.doorman.numbers[client.pipe.peer]]
+    connection = node.engine.state.connections[node.broker.registry.numbers[client.pipe.peer]]
     for participant in client.link.participants:
         for prefetched in getattr(participant, "prefetch_buffers", {}).values():
             consumer = connection.consumers.get(prefetched.number)

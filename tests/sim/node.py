@@ -260,7 +260,7 @@ class Node:
 
     def stop(self) -> None:
         """SIGTERM: finish what was taken, say good-bye."""
-        self.broker.doorman.is_stopping = True
+        self.broker.registry.is_stopping = True
         while self._free_lanes() or self.is_storage_due:
             self.work_lane()
             self.work_storage()

@@ -486,7 +486,7 @@ class World:
 
     def _settling(self, node: Node, peer: int) -> tuple[Kind, bytes] | None:
         """Of what is out to a consumer, mostly."""
-        rng, number = self.rng, node.broker.doorman.numbers.get(peer)
+        rng, number = self.rng, node.broker.registry.numbers.get(peer)
         connection = node.engine.state.connections.get(number or 0)
         if connection is None or not connection.consumers:
             return None

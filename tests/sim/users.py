@@ -19,9 +19,9 @@ USERS = 2
 class _Users(OpenEntrance):
     """Every third client has no limit; the others are two users."""
 
-    def __init__(self, engine: Engine, doorman: ConnectionRegistry, bytes_max: int) -> None:
-        super().__init__(doorman)
-        self._engine, self._registry = engine, doorman
+    def __init__(self, engine: Engine, registry: ConnectionRegistry, bytes_max: int) -> None:
+        super().__init__(registry)
+        self._engine, self._registry = engine, registry
         self._of_user = [BytesInFlight() for _ in range(USERS)]
         for one in self._of_user:
             one.bytes_max = bytes_max
@@ -37,7 +37,7 @@ class _Users(OpenEntrance):
 
 def users(engine: Engine, bytes_max: int) -> Callable[[ConnectionRegistry, Change], Entrance]:
     """What the broker makes its entrance of."""
-    return lambda doorman, _change: _Users(engine, doorman, bytes_max)
+    return lambda registry, _change: _Users(engine, registry, bytes_max)
 
 
 def over_limit(state: State) -> Iterator[str]:

@@ -57,25 +57,25 @@ class GatedNode(MemoryNode):
         super().__init__(settings, store, entrance=self._entrance)
         self.engine.obey(self.gate)
         monitor = self.broker.monitor
-        changes = LiveChanges(self.engine, self.doorman, self.authorization, monitor)
+        changes = LiveChanges(self.engine, self.registry, self.authorization, monitor)
         self.gate.renewed = changes.renew
 
     def identities(self, document):
         return Identities(document, lambda uid: self.os_users.get(uid, ""), lambda _u, _g: ())
 
-    def _entrance(self, engine, doorman, change):
+    def _entrance(self, engine, registry, change):
         authorization = Authorization(
             engine,
-            doorman.logins,
+            registry.logins,
             self.node_name,
             self._calls_of,
         )
         self.auditing = Auditing(engine.state.audit)
-        self.doorman, self.authorization = doorman, authorization
+        self.registry, self.authorization = registry, authorization
         self.outside = OutsideLogins(self.authenticators)
         self.outside.workers = self.workers
         self.gate = LoginGate(
-            doorman,
+            registry,
             change,
             self.identities(self.document),
             authorization,
@@ -130,7 +130,7 @@ class GatedNode(MemoryNode):
     def change(self, document):
         """A new version of the document holds."""
         self.document, identities = document, self.identities(document)
-        changes = LiveChanges(self.engine, self.doorman, self.authorization, self.broker.monitor)
+        changes = LiveChanges(self.engine, self.registry, self.authorization, self.broker.monitor)
 
         def apply(fx, now_ms):
             self.gate.identities = identities

@@ -39,12 +39,12 @@ class LiveChanges:
     def __init__(
         self,
         engine: Engine,
-        doorman: ConnectionRegistry,
+        registry: ConnectionRegistry,
         authorization: Authorization,
         monitor: ServiceMonitor,
     ) -> None:
         self._engine = engine
-        self._doorman = doorman
+        self._registry = registry
         self._authorization = authorization
         self._monitor = monitor
 
@@ -88,10 +88,10 @@ class LiveChanges:
 
     def _close_connection(self, number: int, now_ms: int, fx: Effects) -> None:
         error = LoginExpired(user=self._authorization.logins[number].user)
-        peer = self._doorman.peers.get(number)
+        peer = self._registry.peers.get(number)
         if peer is not None:
-            self._doorman.releases.say([peer], Words(Kind.GOODBYE, error))
-        self._doorman.dismiss(number, now_ms, fx)
+            self._registry.releases.say([peer], Words(Kind.GOODBYE, error))
+        self._registry.dismiss(number, now_ms, fx)
 
     def _look_at(self, number: int, login: Login, now_ms: int, fx: Effects) -> int:
         connection, closed = self._engine.state.connection(number), 0

@@ -83,7 +83,7 @@ class LoginGate:
 
     def __init__(
         self,
-        doorman: ConnectionRegistry,
+        registry: ConnectionRegistry,
         change: Change,
         identities: Identities,
         authorization: Authorization,
@@ -95,7 +95,7 @@ class LoginGate:
         random: Callable[[int], bytes] = os.urandom,
         outside: OutsideLogins | None = None,
     ) -> None:
-        self._doorman = doorman
+        self._registry = registry
         self._change = change
         self.identities = identities
         self._authorization = authorization
@@ -160,13 +160,13 @@ class LoginGate:
             self._end(peer, correlation, said)
         else:
             self._waiting[peer] = _Waiting(hello, correlation, caller, self._workers)
-            node, nonce = self._doorman.identity.node, self._random(NONCE_BYTES)
+            node, nonce = self._registry.identity.node, self._random(NONCE_BYTES)
             asked = wire.Challenge(MECHANISMS, node, is_secured=True, nonce=nonce)
             fx.out.append(ToPeer(peer, Words(Kind.CHALLENGE, asked, correlation)))
 
     def _known(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
         """Who needs not be asked: the node's own servers, resumed logins, keys and processes."""
-        if hello.secret and self._doorman.is_own(hello.client_name, hello.uid):
+        if hello.secret and self._registry.is_own(hello.client_name, hello.uid):
             rights = self.identities.policy.rights_of(("admin",))
             return Login(NODE_USER, "NODE", ("admin",), rights, caller)
         if hello.resume and hello.secret:
@@ -249,7 +249,7 @@ class LoginGate:
             self._limits.succeeded(login.user, login.caller.source, now_ms)
             self._warned.discard(number)
             self.renewed(number, fresh, now_ms, fx)
-            uid = self._doorman.uid_of(number)
+            uid = self._registry.uid_of(number)
             token, ends_ms = self._token(fresh, uid, now_ms)
             value = {"expires_ms": fresh.expires_ms, "resume": token, "resume_ms": ends_ms}
             fx.out.append(Reply(number, correlation, value))
@@ -562,13 +562,13 @@ class LoginGate:
         token, token_ms = self._token(login, hello.uid, now_ms) if hello.secret else (b"", 0)
         try:
             self.counts.check_connection(self.identities, login.user, hello.uid)
-            self._doorman.hello(
+            self._registry.hello(
                 peer, correlation, hello, now_ms, fx, login=login, resume=(token, token_ms)
             )
         except HmsError as error:
             self._end(peer, correlation, error)
             return
-        self.counts.came(self._doorman.numbers[peer], login.user)
+        self.counts.came(self._registry.numbers[peer], login.user)
         if login.user != NODE_USER:
             self._limits.came(login.caller.source, now_ms)
         log.info("user %s is let in by %s from %s", login.user, by, login.caller)
@@ -608,8 +608,8 @@ class LoginGate:
         """Tell a peer why, and know it no more."""
         self._waiting.pop(peer, None)
         words = Words(Kind.ERROR, error.with_traceback(None), correlation)
-        self._doorman.releases.say([peer], words)
-        self._doorman.releases.outlet.forget(peer)
+        self._registry.releases.say([peer], words)
+        self._registry.releases.outlet.forget(peer)
 
     def _audit_refusal(
         self, user: str, caller: Caller, error: HmsError, now_ms: int, fx: Effects

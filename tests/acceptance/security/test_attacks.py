@@ -411,7 +411,7 @@ def test_at_08_every_frame_at_every_time_leaves_no_state(held, told):
             node.workers.run()
             node.broker.handle("p", [Lost("gone")])
             cells += 1
-            assert not node.doorman.numbers
+            assert not node.registry.numbers
             assert not node.gate._waiting
             assert not node.engine.state.connections
     told(8, cells=cells)
@@ -443,7 +443,7 @@ def test_at_09_an_auth_that_is_too_much_costs_nothing(node, told):
     finally:
         tracemalloc.stop()
     told(9, payloads=len(payloads), growth_max_kib=1024)
-    assert not node.doorman.numbers
+    assert not node.registry.numbers
 
 
 NAMES = [
@@ -647,10 +647,10 @@ class FileNode(MemoryNode):
         self.path = path
         super().__init__(SETTINGS, entrance=self._entrance)
 
-    def _entrance(self, engine, doorman, change):
+    def _entrance(self, engine, registry, change):
         own = SimpleNamespace(name="memory")
         self.securing = Securing(self.path, {}, own, engine, Monitor(), lambda _: LOCAL, lambda: 1)
-        return self.securing.entrance(doorman, change)
+        return self.securing.entrance(registry, change)
 
 
 def test_at_16_thirty_damaged_files_open_nothing(tmp_path, held, caplog, told):
@@ -867,7 +867,7 @@ def test_at_30_a_server_of_the_node_calls_as_the_node_and_as_no_user(held):
     node = GatedNode(document(s=["advertise service:*"]))
     node.login("s", "s", 1)
     node.ask("s", wire.Advertise("RISK"))
-    node.doorman.is_own = lambda name, _uid: name == "pay:1"
+    node.registry.is_own = lambda name, _uid: name == "pay:1"
     node.hello("own", 2, client_name="pay:1", is_server=True)
     assert called(node, "own", 1, "RISK") == []
     user = invoked(node, "s").user

@@ -321,7 +321,7 @@ def test_at_21_a_token_is_told_to_end_and_renewed(node, keys, record_property):
         assert isinstance(renew(node, "p", wrong), hms.LoginRefused)
     said = renew(node, "p", keys.token(exp=NOW + 900).encode())
     assert said["expires_ms"] == (NOW + 930) * 1000
-    assert node.doorman.logins[welcome.connection].expires_ms == (NOW + 930) * 1000
+    assert node.registry.logins[welcome.connection].expires_ms == (NOW + 930) * 1000
 
     fewer = keys.token(exp=NOW + 900, realm_access={"roles": ["mq-view"]}).encode()
     renew(node, "p", fewer)
@@ -355,12 +355,12 @@ def test_a_key_that_is_taken_out_ends_the_logins_that_it_has_signed(tmp_path):
     stays = came(node, own, "p", 1, name="ec")
     goes = came(node, own, "q", 2, name="rsa", preferred_username="other")
     node.gate.refresh_outside(node.now_ms)
-    assert {*node.doorman.logins} == {stays.connection, goes.connection}
+    assert {*node.registry.logins} == {stays.connection, goes.connection}
 
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": own.set["keys"][1:]}))
     node.gate.refresh_outside(node.now_ms)
 
-    assert {*node.doorman.logins} == {stays.connection}
+    assert {*node.registry.logins} == {stays.connection}
     ((envelope, _),) = node.hello("r", 2, resume=goes.resume)
     assert envelope.kind is Kind.CHALLENGE
     ((envelope, _),) = node.hello("s", 1, resume=stays.resume)
@@ -393,7 +393,7 @@ def test_auth_on_a_live_connection_is_for_tokens(node, keys):
     )
 
     assert isinstance(node.answer(frames), hms.ProtocolError)
-    assert [one.user for one in node.doorman.logins.values()] == ["teller"]
+    assert [one.user for one in node.registry.logins.values()] == ["teller"]
 
 
 # plug-ins

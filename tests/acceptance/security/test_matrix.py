@@ -188,7 +188,7 @@ def permitted(node, name, permissions):
     """Whether a user with these permissions may."""
     roles = {"r": Role(tuple(map(read_permission, permissions)))}
     rights = Policy(roles).rights_of(["r"])
-    node.doorman.logins[1] = Login("u", "PASSWORD", ("r",), rights, Caller("x"))
+    node.registry.logins[1] = Login("u", "PASSWORD", ("r",), rights, Caller("x"))
     try:
         node.gate.permit(ROWS[name], head_of(name), 1)
     except hms.NotAuthorized:
@@ -320,7 +320,7 @@ def test_the_end_of_a_branch_of_others_is_for_recovery(node, monkeypatch):
     """P12: knowing an xid grants nothing."""
     other = node.login("other", "u", 2).connection
     rights = Policy().rights_of(["admin"])
-    node.doorman.logins[other] = Login("u", "PASSWORD", ("admin",), rights, Caller("x"))
+    node.registry.logins[other] = Login("u", "PASSWORD", ("admin",), rights, Caller("x"))
     node.ask("other", wire.OpenSession(1, is_xa=True))
     node.ask("other", xa.XaStart(1, OTHER_XID))
 
@@ -358,7 +358,7 @@ def test_a_lookup_tells_only_who_may_use_it_that_a_destination_is_there(node, na
     def looked_up(permission, asked=name):
         roles = {"r": Role((read_permission(permission),))}
         rights = Policy(roles).rights_of(["r"])
-        node.doorman.logins[1] = Login("u", "PASSWORD", ("r",), rights, Caller("x"))
+        node.registry.logins[1] = Login("u", "PASSWORD", ("r",), rights, Caller("x"))
         return node.ask("p", wire.Administer("destination.lookup.show", {"name": asked}))
 
     for use in uses[kind]:

@@ -117,7 +117,7 @@ def test_a_user_who_may_not_be_here_is_disconnected_and_its_prepared_branches_st
 
     node.change(REPLACE(held, user=users, version=9))
 
-    assert list(node.doorman.numbers) == []
+    assert list(node.registry.numbers) == []
     ((envelope, data),) = node.outlet.take("x")
     assert envelope.kind is Kind.GOODBYE
     assert isinstance(wire.decode_error(data), hms.LoginExpired)

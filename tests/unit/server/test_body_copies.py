@@ -29,7 +29,7 @@ def life(path, memory_bytes_max):
         destinations=(DestinationSettings("queue", "orders"), DestinationSettings("topic", "news")),
     )
     node = JournalNode(path, settings, segment_bytes=16 * MIB)
-    node.broker.doorman.numbers["peer"] = 1
+    node.broker.registry.numbers["peer"] = 1
     node.broker.releases._peers[1] = "peer"
     node.open_client()
     return node

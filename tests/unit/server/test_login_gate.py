@@ -71,7 +71,7 @@ def test_any_other_frame_before_the_login_ends_it(node, kind):
     node.send("p", kind, wire.encode(hello_of(1)) if kind is Kind.HELLO else b"")
 
     assert isinstance(refusal(node.auth("p", "billing")), hms.ProtocolError)
-    assert not node.doorman.numbers
+    assert not node.registry.numbers
 
 
 def test_an_auth_that_nobody_asked_for_and_a_second_one_are_refused(node):
@@ -82,7 +82,7 @@ def test_an_auth_that_nobody_asked_for_and_a_second_one_are_refused(node):
     assert node.auth("q", "billing") == []
     assert isinstance(refusal(node.auth("q", "billing")), hms.ProtocolError)
     node.workers.run()
-    assert not node.doorman.numbers
+    assert not node.registry.numbers
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_an_auth_that_cannot_be_read_is_answered_and_nothing_more(node, payload)
     told = [refusal([one]) for one in node.send("p", Kind.AUTH, payload)]
 
     assert {type(one) for one in told} == {hms.ProtocolError}
-    assert not node.doorman.numbers
+    assert not node.registry.numbers
 
 
 def test_who_has_gone_meanwhile_is_not_let_in(node):
@@ -106,7 +106,7 @@ def test_who_has_gone_meanwhile_is_not_let_in(node):
     node.broker.handle("p", [Lost("gone")])
     node.workers.run()
 
-    assert not node.doorman.numbers
+    assert not node.registry.numbers
 
 
 def test_a_throttled_attempt_is_refused_without_a_look_at_the_password(strict):
@@ -228,7 +228,7 @@ def test_another_user_does_not_take_a_connection_over(node):
     node.hello("q", 1)
 
     assert isinstance(refusal(node.auth("q", "other")), hms.IdentityRefused)
-    assert list(node.doorman.numbers) == ["p"]
+    assert list(node.registry.numbers) == ["p"]
 
 
 def test_equal_client_ids_of_two_users_never_meet(node):
@@ -236,7 +236,7 @@ def test_equal_client_ids_of_two_users_never_meet(node):
     node.login("p", "billing", 1, client_id="desk")
     node.login("q", "other", 2, client_id="desk")
 
-    assert len(node.doorman.numbers) == 2
+    assert len(node.registry.numbers) == 2
 
 
 # keys, processes, tokens

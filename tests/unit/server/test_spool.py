@@ -67,8 +67,8 @@ class Rig:
     def lose(self, peer):
         """Its connection is gone."""
         self._here.remove(peer)
-        number = self.node.broker.doorman.numbers[peer]
-        self.node.broker._change(lambda fx, now: self.node.broker.doorman.close(number, now, fx))
+        number = self.node.broker.registry.numbers[peer]
+        self.node.broker._change(lambda fx, now: self.node.broker.registry.close(number, now, fx))
 
     def close(self):
         """Files that are still coming are closed."""

@@ -32,7 +32,7 @@ OLDEST_FIRST = (True, 0, 100)
 
 def life(path, settings=SETTINGS):
     node = JournalNode(path, settings)
-    node.broker.doorman.numbers["peer"] = 1
+    node.broker.registry.numbers["peer"] = 1
     node.broker.releases._peers[1] = "peer"
     node.open_client()
     return node
