@@ -160,7 +160,7 @@ class LogCleaning:
         self._store.spent([sum(map(len, record.parts)) for record in fx.records])
 
     def _restate(self) -> None:
-        """Once per turn of the ring: later segments tell themselves of what came later."""
+        """Once per turn of the log: later segments tell themselves of what came later."""
         self._restated_in = self._store.newest_segment
         keys: list[tuple[int, int]] = []
         self._change(lambda _fx, _now: keys.extend(self._engine.remembered()))

@@ -185,9 +185,9 @@ def given_back_before_the_move_is_safe(patch: pytest.MonkeyPatch) -> None:
         gone = list(segments)
         emptied(self, gone)
         for number in gone:
-            if number in self._ring._emptied:
-                self._ring._emptied[number] = 0
-        self._ring.let_go(self.durable_lsn)
+            if number in self._segments._emptied:
+                self._segments._emptied[number] = 0
+        self._segments.let_go(self.durable_lsn)
 
     patch.setattr(Journal, "emptied", hasty)
 

@@ -79,10 +79,12 @@ class Journal:
         self._reaches = reaches
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
-        self._spare = PreallocatedSegment(disk, path, segment_bytes, self._refuses, self._pays)
+        self._preallocated = PreallocatedSegment(
+            disk, path, segment_bytes, self._refuses, self._pays
+        )
         self._fetch = Fetch(disk, path)
-        self._ring = SegmentManager(
-            disk, path, segment_bytes, limits, self._spare, self._fetch.forget
+        self._segments = SegmentManager(
+            disk, path, segment_bytes, limits, self._preallocated, self._fetch.forget
         )
         self._maintenance = threading.Lock()
         self._recovery: Recovery | None = None
@@ -139,7 +141,7 @@ class Journal:
         reserve has not grown yet with what waits, or room is being made."""
         if self._backlog is None or self._segment is None:
             return False
-        spare, begun_ahead = self._spare, self._backlog.segment - self._segment.number
+        spare, begun_ahead = self._preallocated, self._backlog.segment - self._segment.number
         if spare.refusal is not None:  # the history may give way yet
             return not self._is_short or self._is_freeing or self._maintenance.locked()
         is_whole = spare.is_whole
@@ -152,14 +154,14 @@ class Journal:
 
     @property
     def _is_freeing(self) -> bool:
-        return self._ring.is_freeing(self.durable_lsn)
+        return self._segments.is_freeing(self.durable_lsn)
 
     @property
     def needs_maintenance(self) -> bool:
         """Spare or reserve are to be prepared, or tried again after the disk was full."""
         if self._segment is None or self._failure is not None:
             return False
-        return self._spare.is_due or self._ring.is_due(self.durable_lsn)
+        return self._preallocated.is_due or self._segments.is_due(self.durable_lsn)
 
     def recover(self, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
         """Every record in order; what a crash tore is cut off at the end."""
@@ -177,7 +179,7 @@ class Journal:
         recovery.check_reaches(*self._reaches)
         with _unavailable(self._path):
             recovery.cut_tail()
-            self._ring.found(recovery.segments, recovery.oldest, recovery.pinned)
+            self._segments.found(recovery.segments, recovery.oldest, recovery.pinned)
         self.last_lsn = self.durable_lsn = recovery.next_lsn - 1
 
     @property
@@ -250,7 +252,7 @@ class Journal:
 
     def sends_refused(self) -> str | None:
         """Why new persistent messages must be refused: no space for the segment after this one."""
-        return self._failure or (self._spare.refusal if self._is_short else None)
+        return self._failure or (self._preallocated.refusal if self._is_short else None)
 
     def maintain(self) -> None:
         """Let go of old segments and prepare spare and reserve; a full disk refuses sends, any
@@ -264,16 +266,16 @@ class Journal:
                     self._maintenance.release()
 
     def _make_room(self) -> None:
-        self._ring.put_copies()
-        if self._ring.let_go(self.durable_lsn):
-            self._spare.retry()
-        self._spare.maintain()
-        while self._spare.is_out_of_space and self._ring.give_up_history():
-            self._spare.retry()
-            self._spare.maintain()
-        is_short = self._spare.refusal is not None
+        self._segments.put_copies()
+        if self._segments.let_go(self.durable_lsn):
+            self._preallocated.retry()
+        self._preallocated.maintain()
+        while self._preallocated.is_out_of_space and self._segments.give_up_history():
+            self._preallocated.retry()
+            self._preallocated.maintain()
+        is_short = self._preallocated.refusal is not None
         if is_short and not self._is_short:
-            _log.warning("new persistent messages are refused: %s", self._spare.refusal)
+            _log.warning("new persistent messages are refused: %s", self._preallocated.refusal)
         elif self._is_short and not is_short:
             _log.warning("new persistent messages are taken again: there is room")
         self._is_short = is_short
@@ -302,34 +304,34 @@ class Journal:
     def pin(self, segments: Iterable[int]) -> None:
         """These hold live messages that records name as they lie; at boot: no others do."""
         pinned = set(segments)
-        self._ring.pin(pinned)
+        self._segments.pin(pinned)
         if self._backlog is None:
-            self._ring.emptied(set(self._ring.pins()) - pinned, self.durable_lsn)
+            self._segments.emptied(set(self._segments.pins()) - pinned, self.durable_lsn)
 
     def emptied(self, segments: Iterable[int]) -> None:
         """Nothing in these is live, as the records appended so far say."""
-        self._ring.emptied(segments, self.last_lsn)
+        self._segments.emptied(segments, self.last_lsn)
 
     def next_to_clean(self, live: LiveData) -> CleaningStep | None:
         """What is to be cleaned now."""
         if self._segment is None or self._failure is not None:
             return None
-        return self._ring.next_to_clean(live)
+        return self._segments.next_to_clean(live)
 
     def may_stay(self, segment: int, live_bytes: int) -> bool:
         """Whether a pinned segment stays when it has to be told of again."""
-        return self._ring.may_stay(segment, live_bytes)
+        return self._segments.may_stay(segment, live_bytes)
 
     def expect(self, owed_bytes: int) -> None:
         """The reserve is to have room for what is owed."""
-        self._spare.wanted = RESERVE_MIN - (-owed_bytes // self._segment_bytes)
+        self._preallocated.wanted = RESERVE_MIN - (-owed_bytes // self._segment_bytes)
 
     def seal(self) -> int | None:
         """Let the next record begin a new segment; its sequence number. None while no further one
         is prepared: the rest of this one is for acknowledgements (P10)."""
         if self._failure is not None:
             raise self._failed()
-        is_ready = self._spare.is_ready and self._ring.has_room_to_seal()
+        is_ready = self._preallocated.is_ready and self._segments.has_room_to_seal()
         return self._seal() if is_ready else None
 
     def _seal(self) -> int | None:
@@ -340,7 +342,7 @@ class Journal:
 
     def growth(self) -> LogGrowth | None:
         """How the log stands to what it should take."""
-        return LogGrowth(self._ring.oldest, self.newest_segment, self._ring.excess_bytes)
+        return LogGrowth(self._segments.oldest, self.newest_segment, self._segments.excess_bytes)
 
     def finalize(self) -> tuple[int, int] | None:
         """Let the next record begin a segment of the newest format, if this is not one; the format
@@ -354,28 +356,28 @@ class Journal:
 
     def leave(self, until: int) -> int:
         """The segments before this one are to leave the log; the first one not told again yet."""
-        return self._ring.leave(until)
+        return self._segments.leave(until)
 
     def adopt(self, segment: int) -> None:
         """A copy in which erased messages are blank takes its place at the next maintenance."""
-        self._ring.adopt(segment)
+        self._segments.adopt(segment)
 
     @property
     def is_turn_due(self) -> bool:
         """A new segment would free the space of several at once, and it is scarce."""
-        return self._segment is not None and self._failure is None and self._ring.is_turn_due
+        return self._segment is not None and self._failure is None and self._segments.is_turn_due
 
     def turn(self) -> bool:
         """Let the next record begin a new segment when that is due; whether it will."""
-        return self.is_turn_due and self._spare.files > 0 and self._seal() is not None
+        return self.is_turn_due and self._preallocated.files > 0 and self._seal() is not None
 
     def spent(self, lengths: Iterable[int]) -> None:
         """Payloads of such lengths were appended for the sake of cleaning."""
-        self._ring.spent(sum([record_bytes(length) for length in lengths]))
+        self._segments.spent(sum([record_bytes(length) for length in lengths]))
 
     def cleaned(self, segment: int) -> None:
         """Everything needed of this segment and the older ones has been told again."""
-        self._ring.cleaned(segment, self.last_lsn)
+        self._segments.cleaned(segment, self.last_lsn)
 
     def describe(self) -> dict[str, FieldValue]:
         """Figures for operators."""
@@ -384,16 +386,16 @@ class Journal:
             "path": str(self._path),
             "store_format": self._author.version,
             "newest_store_format": VERSION,
-            **self._ring.describe(),
+            **self._segments.describe(),
             **self._amplification(),
-            "reserve_bytes": self._spare.files * self._segment_bytes,
+            "reserve_bytes": self._preallocated.files * self._segment_bytes,
         }
 
     def _amplification(self) -> dict[str, FieldValue]:
         """What was appended since boot, what of it for the sake of cleaning, and how many bytes
         that makes for each one of others."""
         appended = self.appended_bytes
-        rewritten = self._ring.spent_bytes
+        rewritten = self._segments.spent_bytes
         factor = appended / (appended - rewritten) if appended > rewritten else 1.0
         return {
             "appended_bytes": appended,
@@ -411,7 +413,7 @@ class Journal:
                 return
             self._is_closed = True
             self._failure = self._failure or "the store is closed"
-            self._spare.close()
+            self._preallocated.close()
             self._fetch.close()
             if self._segment is not None:
                 self._segment.close()
@@ -428,10 +430,10 @@ class Journal:
         self._durable_end = self._segment.write(entries)
 
     def _refuses(self, prepared: int) -> str | None:
-        return self._ring.refuses(prepared)
+        return self._segments.refuses(prepared)
 
     def _pays(self) -> bool:
-        return self._ring.pays_to_clean()
+        return self._segments.pays_to_clean()
 
     def _begin_first(self, number: int, first_lsn: int) -> Segment:
         """The segment of this boot; on a full disk what only the history needs gives way. Only a
@@ -442,12 +444,12 @@ class Journal:
         return self._begin_segment(number, first_lsn, is_boot=True)
 
     def _begin_segment(self, number: int, first_lsn: int, *, is_boot: bool = False) -> Segment:
-        oldest = self._ring.oldest_for(first_lsn)
-        is_freeing = self._ring.frees(oldest)
-        with self._spare.taken(may_be_last=is_boot or is_freeing) as fd:
+        oldest = self._segments.oldest_for(first_lsn)
+        is_freeing = self._segments.frees(oldest)
+        with self._preallocated.taken(may_be_last=is_boot or is_freeing) as fd:
             about = (number, self._author, first_lsn, oldest)
             segment = Segment.begin(self._disk, self._path, fd, *about)
-        self._ring.begun(number, oldest)
+        self._segments.begun(number, oldest)
         return segment
 
     @contextmanager

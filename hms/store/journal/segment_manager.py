@@ -80,11 +80,11 @@ class SegmentManager:
         directory: Path,
         segment_bytes: int,
         limits: LogLimits,
-        spare: PreallocatedSegment,
+        preallocated: PreallocatedSegment,
         forget: Callable[[int], None],
     ) -> None:
         self._disk, self._directory, self._limits = disk, directory, limits
-        self._segment_bytes, self._spare, self._forget = segment_bytes, spare, forget
+        self._segment_bytes, self._preallocated, self._forget = segment_bytes, preallocated, forget
         self._lock = threading.Lock()
         self._sizes: dict[int, int] = {}
         self._pins: set[int] = set()
@@ -219,7 +219,7 @@ class SegmentManager:
     def pays_to_clean(self) -> bool:
         """What cleaning leaves, and all the files that are wanted, are within the log's limit."""
         live_bytes = self._live.live_bytes()
-        left = SCARCE_MIN + self._spare.wanted + 1
+        left = SCARCE_MIN + self._preallocated.wanted + 1
         if live_bytes + left * self._segment_bytes > self._limits.log_bytes_max:
             return False
         return self._is_worth_moving(live_bytes, self.log_bytes + self.pinned_bytes)
@@ -231,12 +231,12 @@ class SegmentManager:
 
     @property
     def _is_scarce(self) -> bool:
-        return self._spare.refusal is not None
+        return self._preallocated.refusal is not None
 
     @property
     def _has_room(self) -> bool:
         """What is moved has a place to go to."""
-        return not self._is_scarce or self._spare.has_room_to_clean
+        return not self._is_scarce or self._preallocated.has_room_to_clean
 
     @property
     def _is_pressed(self) -> bool:
@@ -249,7 +249,7 @@ class SegmentManager:
     @property
     def _kept_free(self) -> int:
         """So far from its limit the log is cleaned."""
-        return max(SEGMENTS_MIN, self._spare.wanted + 2) * self._segment_bytes
+        return max(SEGMENTS_MIN, self._preallocated.wanted + 2) * self._segment_bytes
 
     @property
     def is_turn_due(self) -> bool:
@@ -440,7 +440,7 @@ class SegmentManager:
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
         else:
             self._forget(number)
-            if not self._spare.offer(file):
+            if not self._preallocated.offer(file):
                 self._disk.unlink(file)
         with self._lock:
             self._pinned.pop(number, None)
@@ -457,7 +457,7 @@ class SegmentManager:
         archive has yet."""
         if self._limits.is_archive_required:
             return not self._is_scarce or number >= self._archived_below()
-        return bool(self._limits.history_bytes_max) and not self._spare.is_out_of_space
+        return bool(self._limits.history_bytes_max) and not self._preallocated.is_out_of_space
 
     def _archived_below(self) -> int:
         return archived_below(self._disk, self._directory)
@@ -489,7 +489,8 @@ class SegmentManager:
         most, limit = self._limits.history_bytes_max, self._limits.log_bytes_max
         if not limit:
             return most
-        needed = self._spare.wanted + 2  # the spare, and the segment that it will have become
+        # the spare, and the segment that it will have become
+        needed = self._preallocated.wanted + 2
         return min(most, limit - self._files_bytes - needed * self._segment_bytes)
 
     def give_up_history(self) -> bool:

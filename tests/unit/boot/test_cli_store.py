@@ -120,7 +120,7 @@ def test_damage_that_only_the_history_has_does_not_sound_like_lost_messages(hms,
 def _begin_later(store):
     """A boot whose header says that the first segment is not needed."""
     journal = opened(store)
-    journal._ring.found, found = (lambda *_: None), journal._ring.found
+    journal._segments.found, found = (lambda *_: None), journal._segments.found
     kept = store / f"{1:016d}.history"
     kept.rename(kept.with_suffix(".log"))
     list(journal.recover())

@@ -101,7 +101,9 @@ def leftovers(tmp_path):
     run.journal.maintain = lambda: None
     busy(40)(run)
     run.journal.close()
-    needless = [file for file in segments(tmp_path) if int(file.stem) < run.journal._ring.oldest]
+    needless = [
+        file for file in segments(tmp_path) if int(file.stem) < run.journal._segments.oldest
+    ]
     assert len(needless) > 2
     return needless
 
@@ -184,7 +186,7 @@ def test_the_history_may_be_removed_from_outside_while_it_is_limited(tmp_path):
         return size_and_age(path)
 
     run.disk.size_and_age = late
-    run.journal._ring.limit_history()
+    run.journal._segments.limit_history()
     assert removed
     told = run.journal.describe()
     assert told["history_segments"] == len(list(tmp_path.glob("*.history")))

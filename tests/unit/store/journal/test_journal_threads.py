@@ -73,7 +73,7 @@ class Crew:
 
     def has_moved(self):
         """Segments were let go of and messages paged in, while all went on."""
-        return self.journal._ring.oldest > 10 and self.pages > 10
+        return self.journal._segments.oldest > 10 and self.pages > 10
 
     def catch_up(self):
         """The engine waits for the log now and then, as senders do."""
@@ -116,7 +116,7 @@ class Crew:
 def test_a_log_that_is_written_cleaned_maintained_and_read_at_once_loses_nothing(
     tmp_path, eager_switching, setting
 ):
-    """Two storage workers share the ring and the spare; none may see the other's half work."""
+    """Two storage workers share the segments and the spare; none may see the other's half work."""
     crew = Crew(running(tmp_path, setting))
 
     crew.work()
@@ -143,14 +143,14 @@ class Meddling(int):
 def test_a_header_never_tells_of_a_cleaning_that_came_after_its_own_question(tmp_path):
     """What the later cleaning moved is not synced yet: a crash would lose those messages."""
     run = running(tmp_path, NO_HISTORY)
-    ring = run.journal._ring
-    ring.cleaned(3, 100)
+    manager = run.journal._segments
+    manager.cleaned(3, 100)
     first_lsn = Meddling(150)
-    first_lsn.meddle = lambda: ring.cleaned(4, 200)
+    first_lsn.meddle = lambda: manager.cleaned(4, 200)
 
-    assert ring.oldest_for(first_lsn) == 4
-    assert ring.oldest_for(150) == 1
-    assert ring.oldest_for(201) == 5
+    assert manager.oldest_for(first_lsn) == 4
+    assert manager.oldest_for(150) == 1
+    assert manager.oldest_for(201) == 5
     run.journal.close()
 
 
@@ -193,7 +193,7 @@ def test_nothing_is_done_in_the_directory_once_it_is_let_go(tmp_path, call):
     """The next node may have booted there; zeros in its spare would become zeros in its log."""
     disk = ClosingDisk(call)
     run = running(tmp_path, SHORT_HISTORY, disk)
-    while not run.journal.needs_maintenance or not run.journal._ring.is_due(0):
+    while not run.journal.needs_maintenance or not run.journal._segments.is_due(0):
         run.append(500)
         run.take(2)
         run.clean()
@@ -208,7 +208,7 @@ def test_nothing_is_done_in_the_directory_once_it_is_let_go(tmp_path, call):
     assert disk.after_close == []
     with suppress(StoreFailed):
         run.journal.maintain()
-    run.journal._spare.maintain()  # a worker that had asked before the store was closed
+    run.journal._preallocated.maintain()  # a worker that had asked before the store was closed
     assert disk.after_close == []
     with pytest.raises(StoreFailed, match="closed"):
         run.journal.read(1 << 32, 1)
