@@ -195,8 +195,10 @@ class Broker:
         self._bodies = Payloads(store, self._positions)
         self.releases.payloads_of = self._bodies.of_all
         self._housekeeping = self._cleaning()
-        self._spool = FileTransfer(files, engine, self._change, self._submit, store.sends_refused)
-        self.releases.drop_file = self._spool.drop
+        self._transfers = FileTransfer(
+            files, engine, self._change, self._submit, store.sends_refused
+        )
+        self.releases.drop_file = self._transfers.drop
         self._requests = RequestHandlers(
             engine,
             monitor,
@@ -209,7 +211,7 @@ class Broker:
             self._metrics,
         )
         self._requests.add(
-            {**self._spool.handlers, **OutcomeRequests(engine, self.registry).handlers}
+            {**self._transfers.handlers, **OutcomeRequests(engine, self.registry).handlers}
         )
         self._requests.segments = SegmentOperations(engine, store)
         self._requests.clients = ClientOperations(engine, self.registry, self._entrance)
@@ -480,7 +482,7 @@ class Broker:
             notices = self.registry.notices(number, head[0], head[1])
             fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
         elif envelope.kind is Kind.FILE:
-            self._spool.block(number, envelope.correlation, head[0], head[1], now_ms)
+            self._transfers.block(number, envelope.correlation, head[0], head[1], now_ms)
         elif envelope.kind is Kind.CALL:
             login = self.registry.logins.get(number)
             origin = Origin(number, envelope.correlation, user=login.user if login else "")
@@ -613,7 +615,7 @@ class Broker:
             self._armed_ms, self._goes_on = None, False
             self.engine.tick(now_ms, fx, self._store.sends_refused())
             self.monitor.tick(now_ms, self.around.servers.comes_back)
-            self._spool.tick(now_ms)
+            self._transfers.tick(now_ms)
 
         self._change(change, by="TICK")
         self.releases.tick()

@@ -24,7 +24,7 @@ from hms.errors.catalogue import (
     TooManyRequests,
 )
 from hms.errors.tree import HmsError
-from hms.server.file_transfer_jobs import SpoolJobs, Submit
+from hms.server.file_transfer_jobs import Submit, TransferJobs
 from hms.server.rare_lines import RareLines
 from hms.store.files import FileStore, Part
 from hms.wire import structures as wire
@@ -82,7 +82,7 @@ class FileTransfer:
         self._change, self._refused = change, refused
         self._lines: dict[str, _Line] = {}
         self._lock = threading.Lock()
-        self._jobs = SpoolJobs(submit)
+        self._jobs = TransferJobs(submit)
         self._told = RareLines(log.warning)
         self._reads: Counter[int] = Counter()
         self._swept_ms = 0

@@ -1,4 +1,4 @@
-"""Jobs of the spool: work for storage workers, of whom it has some only at once (F-F6).
+"""Jobs of file transfers: work for storage workers, of whom they have some only at once (F-F6).
 
 To sync a large file takes long; the log's next segment must not wait for it behind ten of them.
 """
@@ -13,7 +13,7 @@ Job = Callable[[], None]
 Submit = Callable[[Job], bool]
 
 
-class SpoolJobs:
+class TransferJobs:
     """Jobs in line; those of one line are done one after the other."""
 
     def __init__(self, submit: Submit) -> None:

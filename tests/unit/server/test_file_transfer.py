@@ -72,7 +72,7 @@ class Rig:
 
     def close(self):
         """Files that are still coming are closed."""
-        for line in self.node.broker._spool._lines.values():
+        for line in self.node.broker._transfers._lines.values():
             if line.part is not None:
                 line.part.close()
 
