@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import hms
 from bench.ha_machines import WAIT_S, Group, group, wait_for
-from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.client_pool import BenchFailed
 from tests.acceptance.netns_rig import Lab
 
 __all__ = ["Gaps", "failover", "filled"]

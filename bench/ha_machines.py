@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import hms
-from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.client_pool import BenchFailed
 from hms.boot.config import load
 from hms.boot.demo.arbiter import arbiter
 from hms.boot.replicating import begin_replicas

@@ -26,7 +26,7 @@ from bench.mixed_meter import Meter
 from bench.mixed_report import HEAD, outcome_lines, pause_line, picture, row
 from bench.mixed_run import Run, mixed_run
 from bench.plot import picture_file
-from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.client_pool import BenchFailed
 
 __all__ = ["main", "mixed", "parser"]
 

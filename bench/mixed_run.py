@@ -9,14 +9,14 @@ from secrets import token_bytes
 
 import msgspec
 
-from bench.mixed_crew import Client, Process, crew, probe
+from bench.mixed_client_pool import Client, Process, client_pool, probe
 from bench.mixed_figures import Books
 from bench.mixed_histogram import Histogram
 from bench.mixed_maximum import Kept
 from bench.mixed_pauses import Pause, Pauses
 from bench.mixed_probe import Glance
 from bench.mixed_words import KINDS, Leg, Part, Said, parts
-from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.client_pool import BenchFailed
 from hms.boot.bench.machine import process_tree
 from hms.testing import TestNode, node
 
@@ -166,6 +166,6 @@ def mixed_run(folder: Path) -> Iterator[Run]:
         running = stack.enter_context(node(store=folder / "store", config=CONFIG, serve=serve))
         run = Run(running)
         wanted = parts(running.address, token_bytes(8))
-        run.clients = stack.enter_context(crew(wanted, run.heard))
+        run.clients = stack.enter_context(client_pool(wanted, run.heard))
         run.probes = _probes(run, folder, stack)
         yield run

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.command import parser, said, workloads
 from bench.flame import graph, ranked, read, tree
-from hms.boot.bench.crew import crew
+from hms.boot.bench.client_pool import client_pool
 from hms.boot.bench.systems import HMS
 from hms.boot.bench.workloads import Workload
 
@@ -74,10 +74,10 @@ def _run(workload: Workload, folder: Path, options: Namespace) -> None:
         HMS.run(Path(place), workload.needs()) as running,
     ):
         if workload.is_filled:
-            with crew([workload.fill(HMS, running)]) as filling:
+            with client_pool([workload.fill(HMS, running)]) as filling:
                 filling.go()
                 filling.reports(300)
-        with crew(workload.tasks(HMS, running)) as clients:
+        with client_pool(workload.tasks(HMS, running)) as clients:
             named = zip(workload.roles, clients.pids, strict=True)
             pids = {f"{role}{i}": pid for i, (role, pid) in enumerate(named)}
             with _recording({"node": running.pids[0], **pids}, folder, options):

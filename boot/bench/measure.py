@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from hms.boot.bench.client import Report
-from hms.boot.bench.crew import BenchFailed, crew
+from hms.boot.bench.client_pool import BenchFailed, client_pool
 from hms.boot.bench.machine import Usage, probe, usage
 from hms.boot.bench.systems import Running, System
 from hms.boot.bench.workloads import Workload
@@ -43,7 +43,7 @@ def measure(system: System, workload: Workload, folder: Path) -> Figures:
         system.run(Path(place), workload.needs()) as running,
     ):
         if workload.is_filled and system.name != "limit":
-            with crew([workload.fill(system, running)]) as filling:
+            with client_pool([workload.fill(system, running)]) as filling:
                 filling.go()
                 filling.reports(RUN_S)
         return _measured(system, workload, running, machine)
@@ -52,7 +52,7 @@ def measure(system: System, workload: Workload, folder: Path) -> Figures:
 def _measured(
     system: System, workload: Workload, running: Running, machine: dict[str, float]
 ) -> Figures:
-    with crew(workload.tasks(system, running)) as clients:
+    with client_pool(workload.tasks(system, running)) as clients:
         before, _ = usage(running.pids)
         clients.go()
         reports = clients.reports(RUN_S)

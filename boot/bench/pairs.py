@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.client_pool import BenchFailed
 from hms.boot.bench.measure import Figures, measure
 from hms.boot.bench.systems import System
 from hms.boot.bench.workloads import Workload

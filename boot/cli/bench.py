@@ -10,7 +10,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.client_pool import BenchFailed
 from hms.boot.bench.load import STAMP, Load
 from hms.boot.cli.bench_report import report
 from hms.boot.cli.load import Received, Sent, receive_all, receive_beside, send_all

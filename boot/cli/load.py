@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from hms.boot.bench.client import Report, Task
-from hms.boot.bench.crew import crew
+from hms.boot.bench.client_pool import client_pool
 from hms.boot.bench.hms_driver import HmsDriver
 from hms.boot.bench.load import WARM_UP, Load, Sink, bodies, timed_bodies
 
@@ -120,7 +120,7 @@ def receive_beside(
     """Send with receivers in processes of their own, which are open before; only what this run
     sends counts."""
     task = Task(role="receive", driver=_DRIVER, address=address, load=load)
-    with crew([task] * receivers) as clients:
+    with client_pool([task] * receivers) as clients:
         clients.go()
         sent = send()
         reports = clients.reports(max(load.timeout_s, 1.0) + 60)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import hms
 from bench import operations
-from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.client_pool import BenchFailed
 from hms.boot.bench.measure import measure
 from hms.boot.bench.systems import HMS, NullSystem
 from hms.boot.bench.workloads import WORKLOADS

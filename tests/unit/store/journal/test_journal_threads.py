@@ -28,7 +28,7 @@ def eager_switching():
     sys.setswitchinterval(before)
 
 
-class Crew:
+class Pool:
     """The threads of a node around one journal, until the engine has done its rounds."""
 
     def __init__(self, run):
@@ -117,14 +117,14 @@ def test_a_log_that_is_written_cleaned_maintained_and_read_at_once_loses_nothing
     tmp_path, eager_switching, setting
 ):
     """Two storage workers share the segments and the spare; none may see the other's half work."""
-    crew = Crew(running(tmp_path, setting))
+    pool = Pool(running(tmp_path, setting))
 
-    crew.work()
+    pool.work()
 
-    assert crew.has_moved()
-    crew.journal.close()
+    assert pool.has_moved()
+    pool.journal.close()
     oracle = Oracle()
-    for step in crew.run.disk.steps:
+    for step in pool.run.disk.steps:
         oracle.apply(step)
     oracle.confirmed = len(oracle.records)
     journal = opened(tmp_path, NotingDisk())

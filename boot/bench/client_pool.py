@@ -1,4 +1,4 @@
-"""A crew: client processes that connect, begin together and report."""
+"""A client pool: client processes that connect, begin together and report."""
 
 import os
 import select
@@ -14,7 +14,7 @@ import msgspec
 import hms
 from hms.boot.bench.client import Report, Task
 
-__all__ = ["BenchFailed", "Crew"]
+__all__ = ["BenchFailed", "ClientPool"]
 
 READY_S = 120.0
 STOP_S = 30.0
@@ -79,7 +79,7 @@ class _Client:
         self.process.stdout.close()
 
 
-class Crew:
+class ClientPool:
     """Processes that are ready; go() lets them begin, reports() waits for them."""
 
     def __init__(self, clients: list[_Client]) -> None:
@@ -101,7 +101,7 @@ class Crew:
 
 
 @contextmanager
-def crew(tasks: Sequence[Task], wrapper: Sequence[str] = ()) -> Iterator[Crew]:
+def client_pool(tasks: Sequence[Task], wrapper: Sequence[str] = ()) -> Iterator[ClientPool]:
     """Start a process for each task; they are ready when the block begins."""
     clients: list[_Client] = []
     try:
@@ -111,7 +111,7 @@ def crew(tasks: Sequence[Task], wrapper: Sequence[str] = ()) -> Iterator[Crew]:
             if (said := client.line(READY_S)) != b"ready":
                 report = msgspec.json.decode(said, type=Report)
                 raise BenchFailed(f"{client.role}: {report.error}")
-        yield Crew(clients)
+        yield ClientPool(clients)
     finally:
         for client in clients:
             client.end()

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from bench.mixed_words import Leg, Part, Said
-from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.client_pool import BenchFailed
 
-__all__ = ["READY_S", "Client", "Process", "crew", "probe"]
+__all__ = ["READY_S", "Client", "Process", "client_pool", "probe"]
 
 READY_S = 60.0
 _END_S = 30.0
@@ -112,7 +112,9 @@ class Client(Process):
 
 
 @contextmanager
-def crew(parts: Sequence[Part], on_said: Callable[[Part, Said], None]) -> Iterator[list[Client]]:
+def client_pool(
+    parts: Sequence[Part], on_said: Callable[[Part, Said], None]
+) -> Iterator[list[Client]]:
     """Start all; receivers first, so that no message of a topic is too early for one."""
     with ExitStack() as stack:
         clients = []
