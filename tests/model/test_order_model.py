@@ -205,7 +205,7 @@ class OrderMachine(RuleBasedStateMachine):
         assert state.waiting_bytes == sum(q.line.size_bytes for q in state.queues.values())
         tracks = [q.line.tracks for q in state.queues.values() if q.line.tracks is not None]
         sorted_lines = [q.line for q in state.queues.values() if q.line.sort is not None]
-        keys = sum(entry_bytes(e) for line in sorted_lines for e in line._standing._heap)
+        keys = sum(entry_bytes(e) for line in sorted_lines for e in line._ready._heap)
         assert state.shares.quota_bytes == keys + sum(t.memory_bytes for t in tracks)
 
     @invariant()

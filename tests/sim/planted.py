@@ -194,7 +194,7 @@ def returned_to_the_end(patch: pytest.MonkeyPatch) -> None:
 
     def behind(self: PendingList, message: Any, deliveries: int, attempts: int) -> None:
         put_back(self, message, deliveries, attempts)
-        self._standing._levels[message.priority].rotate(-1)
+        self._ready._levels[message.priority].rotate(-1)
 
     patch.setattr(PendingList, "put_back", behind)
 

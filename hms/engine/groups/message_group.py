@@ -31,7 +31,7 @@ GROUP_BYTES = 800
 class MessageGroup:
     """A group of one consumer, JMSXGroupID (F-C17)."""
 
-    __slots__ = ("_heap", "ends", "is_ending", "key", "late", "out", "owner", "standing", "waiting")
+    __slots__ = ("_heap", "ends", "is_ending", "key", "late", "out", "owner", "ready", "waiting")
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -43,7 +43,7 @@ class MessageGroup:
         """Messages with which the group ends. An empty dict takes 64 bytes, a set 216."""
         self.is_ending = False
         self.owner: ConsumerView | None = None
-        self.standing: StoredMessage | None = None
+        self.ready: StoredMessage | None = None
         self._heap: list[Any] = []
 
     @property
@@ -79,8 +79,8 @@ class MessageGroup:
 
     def with_first(self) -> list[StoredMessage]:
         """What goes out with the one that stands."""
-        assert self.standing is not None
-        return [self.standing]
+        assert self.ready is not None
+        return [self.ready]
 
     def gone_out(self, message: StoredMessage) -> None:
         """A waiting message is out."""

@@ -163,7 +163,7 @@ class MessageGroups:
         return True
 
     def _waits_no_more(self, track: MessageGroup, message: StoredMessage) -> None:
-        if track.standing is message:
+        if track.ready is message:
             self._unstand(track)
         self._line.held_count -= 1
         self.waiting_count -= 1
@@ -176,7 +176,7 @@ class MessageGroups:
         while shelf:
             message = shelf[0][-1]
             track = self._of.get(message.id)
-            if track is not None and track.standing is message and track.owner is consumer:
+            if track is not None and track.ready is message and track.owner is consumer:
                 return shelf[0]
             heapq.heappop(shelf)
         return None
@@ -188,7 +188,7 @@ class MessageGroups:
     def is_free(self, message: StoredMessage) -> bool:
         """Whether anybody may take a message that waits."""
         track = self._of.get(message.id)
-        return track is None or (track.standing is message and track.owner is None)
+        return track is None or (track.ready is message and track.owner is None)
 
     def knows(self, message: StoredMessage) -> bool:
         """Whether it belongs to a group or order."""
@@ -253,7 +253,7 @@ class MessageGroups:
         lists = self.gathering.tracks() if self.gathering is not None else []
         for track in (*self._tracks.values(), *lists):
             for message in track.waiting.values():
-                if track.standing is not message or track.owner is not None:
+                if track.ready is not message or track.owner is not None:
                     yield message
 
     def counts(self) -> dict[str, int]:
@@ -299,7 +299,7 @@ class MessageGroups:
                 first = None  # its consumer has to settle those before another may have it
             else:
                 self._free(track)
-        if first is not track.standing:
+        if first is not track.ready:
             self._unstand(track)
             if first is not None:
                 self._stand(track, first)
@@ -307,7 +307,7 @@ class MessageGroups:
             self._rest(track)
 
     def _stand(self, track: MessageGroup, message: StoredMessage) -> None:
-        track.standing = message
+        track.ready = message
         self.is_woken = True
         if track.owner is None:
             self._line.stand(message)
@@ -317,7 +317,7 @@ class MessageGroups:
             heapq.heappush(shelf, self._line.entry(message))
 
     def _unstand(self, track: MessageGroup) -> None:
-        message, track.standing = track.standing, None
+        message, track.ready = track.ready, None
         if message is not None and track.owner is None:
             self._line.unstand(message)
 

@@ -104,9 +104,9 @@ class PackedBlock(Block):
         "_number",
         "_read",
         "_seqs",
-        "_standing",
         "_table",
         "_timestamp_ms",
+        "_waiting",
         "count",
         "first_id",
         "first_seq",
@@ -134,7 +134,7 @@ class PackedBlock(Block):
         self._number, self._timestamp_ms = number, timestamp_ms
         self._ids, self._seqs = ids, seqs
         self._table, self._heads, self._read = table, heads, read
-        self._standing: list[StoredMessage] = []
+        self._waiting: list[StoredMessage] = []
         self.first_id, self.last_id = ids[0], ids[-1]
         self.first_seq, self.last_seq = seqs[0], seqs[-1]
         self.count = self.live = len(ids)
@@ -160,9 +160,9 @@ class PackedBlock(Block):
                 message.slot = slot
             self.offsets = self._offsets_in_log()
             self.messages = list(messages)
-            self._standing = messages
+            self._waiting = messages
             self._table = self._heads = b""
-        return self._standing
+        return self._waiting
 
     def _with_bodies(self) -> list[StoredMessage] | None:
         rows_bytes = len(self._table)
@@ -207,7 +207,7 @@ class PackedBlock(Block):
 
     def swept(self, gone: set[int]) -> None:
         """Those at these places in the order of arrival do not stand in the line any more."""
-        self._standing = [m for m in self._standing if m.seq not in gone]
+        self._waiting = [m for m in self._waiting if m.seq not in gone]
 
     def lying(self) -> Sequence[StoredMessage | None]:
         """The messages in its slots."""
@@ -225,7 +225,7 @@ class PackedBlock(Block):
     def clear(self) -> None:
         """Let go of all messages."""
         super().clear()
-        self._standing = []
+        self._waiting = []
 
 
 class PackedSends(PackedBlock):

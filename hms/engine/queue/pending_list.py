@@ -62,7 +62,7 @@ class PendingList:
         """Its own until it counts in those of a node."""
         self.history: dict[int, tuple[int, int]] = {}
         """(deliveries, failed attempts) of messages that came back, by id."""
-        self._standing = ReadyQueue()
+        self._ready = ReadyQueue()
         self._expiring = ExpiryIndex()
         self._index: dict[int, StoredMessage] | None = None
         self._scan: ScanOrder | None = None
@@ -97,7 +97,7 @@ class PendingList:
             if uses & EXPIRING:
                 for message in [m for m in messages if m.expires_at_ms]:
                     self._expiring.add(message)
-        self._standing.add(rest)
+        self._ready.add(rest)
         if self._index is not None:
             self._index.update((m.id, m) for m in messages)
             if self._scan is not None:
@@ -112,7 +112,7 @@ class PendingList:
         for block in sorted(packed, key=attrgetter("first_seq")):
             end = bisect_left(messages, block.first_seq, lo=start, key=_seq)
             self.add(messages[start:end])
-            self._standing.add_packed(block)
+            self._ready.add_packed(block)
             self.waiting_count += block.count
             self.size_bytes += block.size_bytes
             self.totals.messages += block.count
@@ -127,7 +127,7 @@ class PendingList:
         if deliveries:
             self.history[message.id] = (deliveries, attempts)
         if self.tracks is None or not self.tracks.came_back(message):
-            self._standing.enter(message)
+            self._ready.enter(message)
         if message.expires_at_ms:
             self._expiring.add(message)
         if self._index is not None:
@@ -179,26 +179,26 @@ class PendingList:
     @property
     def sort(self) -> MessageSort | None:
         """What orders the messages beside their arrival (F-C15)."""
-        return self._standing.sort
+        return self._ready.sort
 
     def sort_by(self, sort: MessageSort | None) -> None:
         """What waits is ordered by other keys from now on."""
-        self._standing.sort_by(sort)
+        self._ready.sort_by(sort)
 
     def count_keys(self, on_memory: Callable[[int], None]) -> None:
         """Told how many bytes more, or less, the keys take by which messages are ordered."""
-        self._standing.on_memory = on_memory
+        self._ready.on_memory = on_memory
 
     def entry(self, message: StoredMessage) -> Entry:
         """Where a message has its place; the smallest entry is the first."""
-        return self._standing.entry(message)
+        return self._ready.entry(message)
 
     # what its groups and global orders do
 
     def stand(self, message: StoredMessage) -> None:
         """A waiting message may be taken from here."""
         self.held_count -= 1
-        self._standing.enter(message)
+        self._ready.enter(message)
 
     def unstand(self, message: StoredMessage) -> None:
         """A waiting message may not be taken from here."""
@@ -223,7 +223,7 @@ class PendingList:
         """The place of the message that take() would give; None when there is none."""
         if self.waiting_count == self.held_count:
             return None
-        return self._standing.first()
+        return self._ready.first()
 
     def take(
         self,
@@ -235,20 +235,20 @@ class PendingList:
     ) -> list[StoredMessage]:
         """Up to count messages go out, and no more once bytes_max are reached; those whose time is
         over leave into `expired` instead, until so many are in it."""
-        standing = self._standing
-        if standing.is_run and not self._expiring.messages and self._index is None:
+        ready = self._ready
+        if ready.is_run and not self._expiring.messages and self._index is None:
             return self._take_run(count, bytes_max)
         taken: list[StoredMessage] = []
         room = bytes_max
         while len(taken) < count and room > 0 and self.waiting_count > self.held_count:
             if len(expired) >= expired_max:
                 break
-            message = standing.pop()
+            message = ready.pop()
             self._forget_waiting(message)
             is_over = 0 < message.expires_at_ms <= now_ms
             if self.tracks is not None:
                 (self.tracks.left if is_over else self.tracks.picked)(message)
-                standing.has_left(message)
+                ready.has_left(message)
             if is_over:
                 self._leave(message)
                 expired.append(message)
@@ -261,7 +261,7 @@ class PendingList:
     def _take_run(self, count: int, bytes_max: int) -> list[StoredMessage]:
         if bytes_max <= 0 or self.waiting_count <= self.held_count:
             return []
-        taken = self._standing.pop_run(count, bytes_max)
+        taken = self._ready.pop_run(count, bytes_max)
         count = len(taken)
         self.waiting_count -= count
         self.out_count += count
@@ -297,13 +297,13 @@ class PendingList:
             for message in messages:
                 self.remove(message)
             if not self.waiting_count:
-                self._standing.clear()  # of what is only noted as gone
+                self._ready.clear()  # of what is only noted as gone
             return messages
         self._move_waiting(-len(messages))
         size_bytes = sizes_of(messages)
         self.size_bytes -= size_bytes
         self.totals.bytes -= size_bytes
-        self._standing.clear()
+        self._ready.clear()
         self._expiring = ExpiryIndex()
         if self._index is not None:
             self._index.clear()
@@ -388,7 +388,7 @@ class PendingList:
     def in_order(self) -> Iterator[StoredMessage]:
         """Waiting messages in the order in which they would be taken; changes nothing."""
         held = self.tracks.held() if self.held_count and self.tracks is not None else ()
-        return self._standing.in_order(held)
+        return self._ready.in_order(held)
 
     def arrivals(
         self, after: int, others: Iterable[StoredMessage], *, is_newest_first: bool
@@ -402,7 +402,7 @@ class PendingList:
         else:
             more = [m for m in more if m.seq > after]
         more.sort(key=_seq, reverse=is_newest_first)
-        runs = self._standing.arrivals(after, is_newest_first=is_newest_first)
+        runs = self._ready.arrivals(after, is_newest_first=is_newest_first)
         delayed = self._delayed.arrivals(after, is_newest_first=is_newest_first)
         return heapq.merge(*runs, delayed, more, key=_seq, reverse=is_newest_first)
 
@@ -411,7 +411,7 @@ class PendingList:
         order of arrival, or behind that place when it is gone; 0: all of it. Nothing may come or go
         meanwhile."""
         if self.is_plain:
-            return self._standing.page(after, is_newest_first=is_newest_first)
+            return self._ready.page(after, is_newest_first=is_newest_first)
         messages = list(self.in_order())
         if is_newest_first:
             messages.reverse()
@@ -420,7 +420,7 @@ class PendingList:
     def firsts(self) -> list[StoredMessage]:
         """Of each priority the oldest that waits; of a plain line without looking at others."""
         if self.is_plain:
-            return self._standing.firsts()
+            return self._ready.firsts()
         found: dict[int, StoredMessage] = {}
         for message in sorted(self.in_order(), key=lambda m: m.seq):
             found.setdefault(message.priority, message)
@@ -452,7 +452,7 @@ class PendingList:
         """Waiting messages in their order, kept from now on; for selectors, who have it grow."""
         if self._scan is None:
             held = list(self.tracks.held()) if self.held_count and self.tracks is not None else []
-            back, run = self._standing.begun()
+            back, run = self._ready.begun()
             self._index = {}
             self._scan = ScanOrder(self._index, self.sort, chain(held, back), run)
         return self._scan
@@ -494,7 +494,7 @@ class PendingList:
         self.totals.in_flight += count
 
     def _skip(self, message: StoredMessage) -> None:
-        self._standing.skip(message, self.waiting_count)
+        self._ready.skip(message, self.waiting_count)
 
     def _forget_waiting(self, message: StoredMessage) -> None:
         self.waiting_count -= 1

@@ -205,13 +205,13 @@ class ReadyQueue:
 
     def sort_by(self, sort: MessageSort | None) -> None:
         """Other keys decide from now on."""
-        standing = list(self.in_order(()))
+        ordered = list(self.in_order(()))
         self._replace([])
         self.sort = sort
         self._gone.clear()
         self._levels = _no_levels()
         self._later = {}
-        self._replace([self.entry(message) for message in standing])
+        self._replace([self.entry(message) for message in ordered])
 
     def in_order(self, others: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
         """All of them and those others, in order; changes nothing."""

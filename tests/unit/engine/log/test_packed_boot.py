@@ -151,7 +151,7 @@ def failing(node):
     def read(_position, _size):
         raise StoreFailed(path="disk", detail="Input/output error")
 
-    for chunks in node.engine.state.queues["orders"].line._standing._later.values():
+    for chunks in node.engine.state.queues["orders"].line._ready._later.values():
         for block in chunks._chunks:
             block._read = read
 

@@ -60,7 +60,7 @@ def stubs(monkeypatch):
 
 def blocks_of(engine, name="orders"):
     line = engine.state.queues[name].line
-    later = line._standing._later.values()
+    later = line._ready._later.values()
     return [one for chunks in later for one in chunks._chunks if isinstance(one, PackedSends)]
 
 
