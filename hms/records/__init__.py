@@ -55,7 +55,7 @@ from hms.records.kept import (
     memory,
     moved,
 )
-from hms.records.kinds import Cause, Landing, Record, RecordType
+from hms.records.kinds import Cause, LogPosition, Record, RecordType
 from hms.records.moves import (
     Arrived,
     Entry,
@@ -106,7 +106,7 @@ __all__ = [
     "Heuristic",
     "Identity",
     "Kept",
-    "Landing",
+    "LogPosition",
     "Memory",
     "NodeEvent",
     "OfferEnded",

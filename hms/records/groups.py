@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hms.records.kinds import Landing, Record, RecordType
+from hms.records.kinds import LogPosition, Record, RecordType
 from hms.records.sent import SENT_HEAD
 
 _HEAD = struct.Struct("<QIIQI")
@@ -27,13 +27,13 @@ class Group(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Records of a group that were encoded before it, one behind the other. landings: with where
-    in `data` they begin."""
+    """Records of a group that were encoded before it, one behind the other. log_positions: with
+    where in `data` they begin."""
 
     records: int
     events: int
     data: bytes | memoryview
-    landings: Sequence[tuple[Landing, int]] = ()
+    log_positions: Sequence[tuple[LogPosition, int]] = ()
 
 
 def encode_part(record: Record) -> bytes:
@@ -57,21 +57,21 @@ def group(
     records = list(parts)
     count = sum(r.records if isinstance(r, Encoded) else 1 for r in records)
     out: list[bytes | memoryview] = [_HEAD.pack(client_uid, session, commit, at_ms, count)]
-    landings: list[tuple[Landing, int]] = []
+    log_positions: list[tuple[LogPosition, int]] = []
     at = _HEAD.size
     for record in records:
         if isinstance(record, Encoded):
             out.append(record.data)
-            landings += [(landing, at + offset) for landing, offset in record.landings]
+            log_positions += [(one, at + offset) for one, offset in record.log_positions]
             at += len(record.data)
             continue
         length = sum(len(part) for part in record.parts)
         out.append(_PART.pack(record.type, record.events, length))
         out += record.parts
         at += _PART.size
-        landings += [(landing, at + offset) for landing, offset in record.landings]
+        log_positions += [(one, at + offset) for one, offset in record.log_positions]
         at += length
-    return Record(RecordType.GROUP, max(1, sum(r.events for r in records)), out, landings)
+    return Record(RecordType.GROUP, max(1, sum(r.events for r in records)), out, log_positions)
 
 
 def decode_group(payload: bytes | memoryview) -> Group:

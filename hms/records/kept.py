@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hms.records.kinds import Landing, Record, RecordType
+from hms.records.kinds import LogPosition, Record, RecordType
 
 _LENGTH = struct.Struct("<I")
 _encode = msgspec.msgpack.Encoder().encode
@@ -67,13 +67,15 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
 
 
 def moved(
-    messages: Sequence[Kept], payloads: Sequence[bytes | memoryview], landing: Landing | None
+    messages: Sequence[Kept],
+    payloads: Sequence[bytes | memoryview],
+    log_position: LogPosition | None,
 ) -> Record:
     """Messages with head and body, in the order given. Not an event of theirs."""
     table = _encode(messages)
     head = _LENGTH.pack(len(table)) + table
-    landings = () if landing is None else ((landing, len(head)),)
-    return Record(RecordType.MOVED, 1, (head, *payloads), landings)
+    log_positions = () if log_position is None else ((log_position, len(head)),)
+    return Record(RecordType.MOVED, 1, (head, *payloads), log_positions)
 
 
 def decode_moved(payload: bytes | memoryview) -> tuple[list[Kept], int]:

@@ -81,20 +81,20 @@ class Cause(enum.IntEnum):
     """A schedule has no further occurrence."""
 
 
-class Landing(Protocol):
+class LogPosition(Protocol):
     """Who wants to know where messages of a record lie in the store."""
 
-    def landed(self, position: int) -> None:
+    def placed(self, position: int) -> None:
         """The pack that carries them begins at this position."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One record; parts are stored one after the other, so that a pack is not copied.
 
-    landings: who is to be told where in the record's payload its messages begin.
+    log_positions: who is to be told where in the record's payload its messages begin.
     """
 
     type: RecordType
     events: int
     parts: Sequence[bytes | memoryview]
-    landings: Sequence[tuple[Landing, int]] = ()
+    log_positions: Sequence[tuple[LogPosition, int]] = ()

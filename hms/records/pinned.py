@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hms.records.kept import Stay
-from hms.records.kinds import Landing, Record, RecordType
+from hms.records.kinds import LogPosition, Record, RecordType
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -55,11 +55,11 @@ def pinned_run(ids: list[int], offsets: Sequence[int], stays: Sequence[Stay]) ->
 
 
 def pinned(
-    segment: int, part: int, runs: Sequence[PinnedRun], landing: Landing | None = None
+    segment: int, part: int, runs: Sequence[PinnedRun], log_position: LogPosition | None = None
 ) -> Record:
-    """Messages that stay where they are; landing: who wants to know where it is told."""
-    landings = () if landing is None else ((landing, 0),)
-    return Record(RecordType.PINNED, 1, (_encode(Pinned(segment, part, runs)),), landings)
+    """Messages that stay where they are; log_position: who wants to know where it is told."""
+    log_positions = () if log_position is None else ((log_position, 0),)
+    return Record(RecordType.PINNED, 1, (_encode(Pinned(segment, part, runs)),), log_positions)
 
 
 def decode_pinned(payload: bytes | memoryview) -> Pinned:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from hms.records.kinds import Landing, Record, RecordType
+from hms.records.kinds import LogPosition, Record, RecordType
 from hms.wire.packed_messages import Row, slice_payloads, unpack_rows
 
 SENT_HEAD = struct.Struct("<IQQQIQIBBHQ")
@@ -59,17 +59,17 @@ class Sent(NamedTuple):
 
 
 def sent(
-    head: Sent, landing: Landing | None = None, further: Sequence[tuple[int, bytes]] = ()
+    head: Sent, log_position: LogPosition | None = None, further: Sequence[tuple[int, bytes]] = ()
 ) -> Record:
-    """A SENT record around the pack of a batch; landing: who wants to know where that lies;
+    """A SENT record around the pack of a batch; log_position: who wants to know where that lies;
     further: more placements, so many and encoded."""
     flags = SENT_FORWARDED if head.is_forwarded else 0
     placements = len(head.placements) + sum([count for count, _ in further])
     high, low = divmod(placements, 1 << 16)
     start = SENT_HEAD.pack(*head[:7], flags, high, low, head.first_seq)
     before = b"".join([start, _encoded(head.placements), *[encoded for _, encoded in further]])
-    landings = () if landing is None else ((landing, len(before)),)
-    return Record(RecordType.SENT, head.message_count, (before, head.pack), landings)
+    log_positions = () if log_position is None else ((log_position, len(before)),)
+    return Record(RecordType.SENT, head.message_count, (before, head.pack), log_positions)
 
 
 def encoded_placements(numbers: Sequence[int], mask: bytes) -> bytes:
@@ -97,7 +97,7 @@ def sent_to_queue(
     sender: tuple[int, int, int],
     count: int,
     pack: memoryview,
-    landing: Landing | None,
+    log_position: LogPosition | None,
 ) -> Record:
     """The same for a batch that waits in one queue and nowhere else. first: id, place in the order
     of arrival and time of its first message; sender: client, producer and first sequence."""
@@ -106,8 +106,8 @@ def sent_to_queue(
     before = _TO_QUEUE.pack(
         *(number, first_id, at_ms, uid, producer, sequence, count, 0, 0, 1, first_seq, number, 0)
     )
-    landings = () if landing is None else ((landing, _TO_QUEUE.size),)
-    return Record(RecordType.SENT, count, (before, pack), landings)
+    log_positions = () if log_position is None else ((log_position, _TO_QUEUE.size),)
+    return Record(RecordType.SENT, count, (before, pack), log_positions)
 
 
 def decode_sent(payload: bytes | memoryview) -> Sent:

@@ -10,5 +10,5 @@ def append_records(store: Store, records: Iterable[Record]) -> None:
     """Put records in line, in order; under the engine's lock, or before anybody else is there."""
     for record in records:
         position = store.append(record.type, record.events, record.parts)
-        for landing, offset in record.landings:
-            landing.landed(position + offset)
+        for log_position, offset in record.log_positions:
+            log_position.placed(position + offset)

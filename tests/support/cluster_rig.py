@@ -105,8 +105,8 @@ class Node:
         call(fx)
         for record in fx.records:
             self.log.append((record.type, b"".join(record.parts)))
-            for landing, offset in record.landings:
-                landing.landed((len(self.log) << 32) + offset)
+            for log_position, offset in record.log_positions:
+                log_position.placed((len(self.log) << 32) + offset)
         for effect in fx.out:
             if isinstance(effect, ToNode):
                 payloads = [m.payload for m in effect.messages]

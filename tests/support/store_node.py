@@ -59,8 +59,8 @@ class StoreNode:
         call(fx)
         for record in fx.records:
             position = self.store.append(record.type, record.events, record.parts)
-            for landing, offset in record.landings:
-                landing.landed(position + offset)
+            for log_position, offset in record.log_positions:
+                log_position.placed(position + offset)
             self.told.append((record.type, b"".join(record.parts)))
         if self.commits_each:
             self.store.commit()

@@ -86,8 +86,8 @@ class TopicRig:
         position = (self.segment << 32) + len(self.log)
         payload = b"".join(record.parts)
         self.log.append((position, record.type, payload))
-        for landing, offset in record.landings:
-            landing.landed(position + offset)
+        for log_position, offset in record.log_positions:
+            log_position.placed(position + offset)
 
     def retire(self):
         """The log's segment is full: what is live in it is told again in the next one, and it

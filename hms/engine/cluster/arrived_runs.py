@@ -33,7 +33,7 @@ def record_of_run(
     """The record of messages that are held where the placements say."""
     offsets = offsets_of(run, ROW.size * len(run))
     held = [(m, at) for m, at in zip(run, offsets, strict=True) if m.holders]
-    landing = state.blocks.add([m for m, _ in held], [at for _, at in held])
+    log_position = state.blocks.add([m for m, _ in held], [at for _, at in held])
     first = run[0]
     head = Sent(
         number,
@@ -48,7 +48,7 @@ def record_of_run(
         pack=memoryview(b"".join([*map(_row, run), *[m.payload for m in run]])),
         first_seq=first.seq,
     )
-    return sent(head, landing)
+    return sent(head, log_position)
 
 
 def _row(message: StoredMessage) -> bytes:

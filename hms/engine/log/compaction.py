@@ -83,8 +83,8 @@ def move(
         messages.append(message)
         payloads.append(payload)
     if kept:
-        landing = state.blocks.move(messages, offsets_of(messages, 0))
-        fx.records.append(moved(kept, payloads, landing))
+        log_position = state.blocks.move(messages, offsets_of(messages, 0))
+        fx.records.append(moved(kept, payloads, log_position))
 
 
 def _kept(message: StoredMessage, stays: list[Stay]) -> Kept:
@@ -101,13 +101,13 @@ def _kept(message: StoredMessage, stays: list[Stay]) -> Kept:
     )
 
 
-class _TellingLanded:
+class _ToldFrom:
     """Notes in which segment the telling of a pinned one begins."""
 
     def __init__(self, state: State, segment: int) -> None:
         self._state, self._segment = state, segment
 
-    def landed(self, position: int) -> None:
+    def placed(self, position: int) -> None:
         """Its first record lies here."""
         self._state.blocks.pinned[self._segment] = position >> SEGMENT_SHIFT
 
@@ -117,8 +117,8 @@ def pin(state: State, segment: int, part: int, blocks: Sequence[Block], fx: Effe
     outside = _Outside(state)
     runs = [run for block in blocks if block.live for run in _runs(state, block, outside)]
     if runs:
-        landing = None if part else _TellingLanded(state, segment)
-        fx.records.append(pinned(segment, part, runs, landing))
+        log_position = None if part else _ToldFrom(state, segment)
+        fx.records.append(pinned(segment, part, runs, log_position))
 
 
 def _runs(state: State, block: Block, outside: "_Outside") -> list[PinnedRun]:

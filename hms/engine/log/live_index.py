@@ -17,7 +17,7 @@ from operator import attrgetter
 import msgspec
 
 from hms.engine.messages import OVERHEAD_BYTES, Holders, StoredMessage
-from hms.records import Landing
+from hms.records import LogPosition
 
 SEGMENT_SHIFT = 32
 BLOCK_MESSAGES = 256
@@ -117,14 +117,14 @@ class Block:
             self._blocks.live_bytes += taken
             self._blocks.held_count += 1
             if self.segment != NOWHERE:
-                self._blocks.landed(self)
+                self._blocks.placed(self)
 
-    def landed(self, segment: int) -> None:
+    def placed(self, segment: int) -> None:
         """Its messages lie in this segment."""
         if self.segment == NOWHERE:
             self.segment = segment
         if self.live:
-            self._blocks.landed(self)
+            self._blocks.placed(self)
 
     def carry_over(
         self, first: int, messages: Sequence[StoredMessage], segment: int
@@ -170,14 +170,14 @@ class Block:
         self.messages.clear()
 
 
-class _Landing(msgspec.Struct, frozen=True, gc=False):
+class _LogPosition(msgspec.Struct, frozen=True, gc=False):
     """Messages of one record in one block, whose place is not known before it is appended."""
 
     block: Block
     first: int
     messages: Sequence[StoredMessage]
 
-    def landed(self, position: int) -> None:
+    def placed(self, position: int) -> None:
         """The record's messages begin here."""
         block, first, count = self.block, self.first, len(self.messages)
         if block.segment not in (NOWHERE, position >> SEGMENT_SHIFT):
@@ -189,7 +189,7 @@ class _Landing(msgspec.Struct, frozen=True, gc=False):
             for slot in range(first, first + count):
                 offsets[slot] += position
         if block.segment == NOWHERE:
-            block.landed(position >> SEGMENT_SHIFT)
+            block.placed(position >> SEGMENT_SHIFT)
 
 
 class LiveIndex:
@@ -217,9 +217,9 @@ class LiveIndex:
         self.paged_bytes += (message.length - message.head_bytes + OVERHEAD_BYTES) * count
         self.paged_count += count
 
-    def add(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> Landing | None:
+    def add(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> LogPosition | None:
         """Messages of a record that is about to be appended, each already held by a place; offsets
-        count from where the record will say that it landed."""
+        count from where the record will be said to lie."""
         count = len(messages)
         if not count:
             return None
@@ -243,14 +243,14 @@ class LiveIndex:
         block.live_bytes += taken
         self.live_bytes += taken
         self.held_count += count + further
-        return _Landing(block, first, messages)
+        return _LogPosition(block, first, messages)
 
     def add_whole(self, block: Block, position: int) -> None:
         """A block whose messages one place holds, all of them; the first one's bytes lie there."""
         self.live_bytes += block.live_bytes
         self.held_count += block.live
         block.base = position
-        block.landed(position >> SEGMENT_SHIFT)
+        block.placed(position >> SEGMENT_SHIFT)
 
     def leave_whole(self, block: Block) -> None:
         """Nobody needs any message of a block of which none has left."""
@@ -259,7 +259,7 @@ class LiveIndex:
         block.live = block.live_bytes = 0
         self.forget(block)
 
-    def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> Landing | None:
+    def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> LogPosition | None:
         """The same for messages that the log knew already and is told again."""
         for message in messages:
             self.release(message)
@@ -303,7 +303,7 @@ class LiveIndex:
                 self._open = other
         return other
 
-    def landed(self, block: Block) -> None:
+    def placed(self, block: Block) -> None:
         """A block's first messages have found their segment."""
         self._by_segment.setdefault(block.segment, {})[block] = None
 

@@ -128,13 +128,13 @@ class PinnedBatch:
 def take_batches(
     places: Iterable[LoggedPlace],
     read: PinnedReader,
-    land: Callable[[Sent, int], bool],
-    land_sends: Callable[[SingleSends], bool],
+    place_packed: Callable[[Sent, int], bool],
+    place_sends: Callable[[SingleSends], bool],
 ) -> None:
-    """Put blocks in the place of pinned batches. land: has a record wait as it lies, its first
-    message's bytes at that position; False when each message has to be seen; land_sends: the same
-    for messages that were sent one by one. All others are opened: resolve() finds their messages,
-    or says what is missing."""
+    """Put blocks in the place of pinned batches. place_packed: has a record wait as it lies, its
+    first message's bytes at that position; False when each message has to be seen; place_sends: the
+    same for messages that were sent one by one. All others are opened: resolve() finds their
+    messages, or says what is missing."""
     wanted: dict[int, dict[int, tuple[LoggedPlace, PinnedBatch]]] = {}
     for place in places:
         for one in place.unopened():
@@ -144,12 +144,12 @@ def take_batches(
         with suppress(LookupError):
             for _, kind, _, payload, position in read(segment):
                 if kind == RecordType.SENT | RUN:
-                    _take_sends(batches, payload, position, land_sends)
+                    _take_sends(batches, payload, position, place_sends)
                     continue
                 for record, at in _sent_records(kind, payload, position):
                     found = batches.get(record.first_message_id)
                     if found is not None and found[1].is_of(record, at & _OFFSET_MASK):
-                        _land(*found, partial(land, record, at))
+                        _placed(*found, partial(place_packed, record, at))
                         del batches[record.first_message_id]
         for place, batch in batches.values():
             place.open_in(((batch.first_id, batch.last_id),))
@@ -159,7 +159,7 @@ def _take_sends(
     batches: dict[int, tuple[LoggedPlace, PinnedBatch]],
     run: memoryview,
     position: int,
-    land_sends: Callable[[SingleSends], bool],
+    place_sends: Callable[[SingleSends], bool],
 ) -> None:
     firsts = sorted(batches)
     for sends in sends_in(run, position):
@@ -170,13 +170,13 @@ def _take_sends(
             found = batches.get(first_id)
             part = None if found is None else found[1].among(sends)
             if found is not None and part is not None:
-                _land(*found, partial(land_sends, part))
+                _placed(*found, partial(place_sends, part))
                 del batches[first_id]
 
 
-def _land(place: LoggedPlace, batch: PinnedBatch, land: Callable[[], bool]) -> None:
+def _placed(place: LoggedPlace, batch: PinnedBatch, place_it: Callable[[], bool]) -> None:
     place.drop(batch)
-    if not land():
+    if not place_it():
         place.hold_packed(batch)
         place.open_in(((batch.first_id, batch.last_id),))
 

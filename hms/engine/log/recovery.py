@@ -147,7 +147,7 @@ class Recovery(StateTables):
         """Messages wait where the node knows a place by that number."""
         state = self.state
         state.ids.reserved(record.first_message_id + record.message_count)
-        if self._landed_packed(record, position):
+        if self._placed_packed(record, position):
             return
         rows = record.rows()
         messages = messages_of(record, rows)
@@ -159,7 +159,7 @@ class Recovery(StateTables):
                 flags = bits(marks, record.message_count)
                 chosen = [m for m, is_here in zip(messages, flags, strict=True) if is_here]
                 self._place(number).hold(chosen, due)
-        self._land(messages, position)
+        self._set_position(messages, position)
 
     def _place(self, number: int) -> LoggedPlace:
         found = self.places.get(number)
@@ -167,7 +167,7 @@ class Recovery(StateTables):
             found = self.places[number] = LoggedPlace(number)
         return found
 
-    def _landed_packed(self, record: Sent, position: int) -> bool:
+    def _placed_packed(self, record: Sent, position: int) -> bool:
         """Whether the batch waits as it lies in the log."""
         number = record.placements[0].number if record.placements else 0
         place, blocks = self.state.places.get(number), self.state.blocks
@@ -186,7 +186,7 @@ class Recovery(StateTables):
         """Messages came one by one: those that only wait stay as they lie."""
         payload, last_used = memoryview(payload), dict[tuple[int, int], int]()
         for found in sends_in(payload, position):
-            if not isinstance(found, SingleSends) or not self._landed_sends(found):
+            if not isinstance(found, SingleSends) or not self._placed_sends(found):
                 for record, at in records_of_sends(found, payload, position):
                     self._transitions[RecordType.SENT](record, at)
                     sent = decode_sent(record)
@@ -200,7 +200,7 @@ class Recovery(StateTables):
                 last_used[key] = max(found.positions[last], last_used.get(key, 0))
         self.state.memories.used(sorted(last_used, key=last_used.__getitem__))
 
-    def _landed_sends(self, sends: SingleSends) -> bool:
+    def _placed_sends(self, sends: SingleSends) -> bool:
         """Whether they wait as they lie in the log."""
         place = self.state.places.get(sends.number)
         if self._read is None or place is None or not place.takes_packed:
@@ -214,18 +214,18 @@ class Recovery(StateTables):
             block.opened(is_resident=False)
         return True
 
-    def _land(self, messages: Sequence[StoredMessage], position: int) -> None:
+    def _set_position(self, messages: Sequence[StoredMessage], position: int) -> None:
         """Note where those lie that a place holds; the first one's bytes at that position."""
-        self._land_at(messages, offsets_of(messages, 0), position)
+        self._set_positions(messages, offsets_of(messages, 0), position)
 
-    def _land_at(
+    def _set_positions(
         self, messages: Sequence[StoredMessage], offsets: Sequence[int], position: int
     ) -> None:
         held = [(m, at) for m, at in zip(messages, offsets, strict=True) if m.holders]
         blocks = self.state.blocks
-        landing = blocks.add([m for m, _ in held], [at for _, at in held])
-        if landing is not None:
-            landing.landed(position)
+        log_position = blocks.add([m for m, _ in held], [at for _, at in held])
+        if log_position is not None:
+            log_position.placed(position)
             if self._is_memory_full():
                 page_out(self.state, [m for m, _ in held])
 
@@ -256,7 +256,7 @@ class Recovery(StateTables):
                 if stay.number in self.state.places:
                     self._place(stay.number).stay(message, stay)
                     self.offers.stays(stay, message.id)
-        self._land(messages, position)
+        self._set_position(messages, position)
 
     def _pinned(self, payload: Payload, position: int) -> None:
         """Messages of an older segment are at these places, and stay where they lie. Of one that
@@ -299,11 +299,11 @@ class Recovery(StateTables):
     def _resolve(self) -> None:
         """Pinned messages that are still there are read."""
         files = self.state.files
-        landing = self._landed_packed, self._landed_sends
-        take_batches(self.places.values(), self._read_pinned, *landing)
+        placing = self._placed_packed, self._placed_sends
+        take_batches(self.places.values(), self._read_pinned, *placing)
         for segment, found in resolve(self.places.values(), self._read_pinned, files.watch):
             for messages, offsets in in_blocks(found):
-                self._land_at(messages, offsets, segment << SEGMENT_SHIFT)
+                self._set_positions(messages, offsets, segment << SEGMENT_SHIFT)
 
     def step(self, _kind: RecordType, steps: Steps, told: Ranges) -> None:
         """Live the pending list does the same (hms/engine/queue/pending_list.py)."""

@@ -257,7 +257,7 @@ def _record(
 
 def _sent(state: State, target: Queue, letter: StoredMessage) -> Record:
     hold([letter], target.number)
-    landing = state.blocks.add([letter], [ROW.size])
+    log_position = state.blocks.add([letter], [ROW.size])
     body_bytes = len(letter.payload) - letter.head_bytes
     row = ROW.pack(letter.head_bytes, body_bytes, 0, 0, letter.priority, letter.kind, 0, 0)
     return sent(
@@ -274,5 +274,5 @@ def _sent(state: State, target: Queue, letter: StoredMessage) -> Record:
             pack=memoryview(row + letter.payload),
             first_seq=letter.seq,
         ),
-        landing,
+        log_position,
     )

@@ -105,9 +105,9 @@ def record_of(
     """The record of persistent copies, whose ids follow one another, at one place; due: those that
     wait for their time, by their ids."""
     hold(copies, place.number)
-    landing = state.blocks.add(copies, offsets_of(copies, ROW.size * len(copies)))
+    log_position = state.blocks.add(copies, offsets_of(copies, ROW.size * len(copies)))
     number = place.number if isinstance(place, Queue) else place.topic.number
-    return sent(_sent(number, place.number, copies, due), landing)
+    return sent(_sent(number, place.number, copies, due), log_position)
 
 
 def _sent(
@@ -146,9 +146,9 @@ def encoded_copies(state: State, number: int, copies: Sequence[ReadyCopy]) -> En
     begins = accumulate([len(copy.record) for copy in told], initial=0)
     hold(messages, number)
     offsets = [begin + copy.offset for begin, copy in zip(begins, told, strict=False)]
-    landing = state.blocks.add(messages, offsets)
+    log_position = state.blocks.add(messages, offsets)
     data = b"".join([copy.record for copy in told])
-    return Encoded(len(told), len(told), data, [] if landing is None else [(landing, 0)])
+    return Encoded(len(told), len(told), data, [] if log_position is None else [(log_position, 0)])
 
 
 def _row(message: StoredMessage, due_ms: int) -> bytes:

@@ -365,14 +365,14 @@ def store_batch(
         return Stored([], [target], messages)
     first, start = messages[0], ROW.size * pending.count
     offsets = (start,) if pending.count == 1 else offsets_of(messages, start)
-    landing = state.blocks.add(messages, offsets)
+    log_position = state.blocks.add(messages, offsets)
     record = sent_to_queue(
         target.number,
         (first.id, first.seq, pending.timestamp_ms),
         (pending.producer.session.connection.uid, pending.producer.handle, first_sequence),
         pending.count,
         batch.pack,
-        landing,
+        log_position,
     )
     return Stored([record], [target], messages)
 

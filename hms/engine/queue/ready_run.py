@@ -86,9 +86,9 @@ class ReadyRun:
         queue.offer(messages)
         if not data:
             return None
-        landing = state.blocks.add(messages, self._offsets)
-        landings = () if landing is None else ((landing, 0),)
-        return Encoded(len(self._firsts), count, memoryview(data), landings)
+        log_position = state.blocks.add(messages, self._offsets)
+        log_positions = () if log_position is None else ((log_position, 0),)
+        return Encoded(len(self._firsts), count, memoryview(data), log_positions)
 
 
 def ready_runs(batches: Iterable[PendingBatch]) -> None:

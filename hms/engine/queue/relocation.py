@@ -234,5 +234,5 @@ def _counted(state: State, target: Place, came: Sequence[_Came]) -> Record:
         )
         for one, m in zip(came, messages, strict=True)
     ]
-    landing = state.blocks.move(messages, offsets_of(messages, 0))
-    return moved(kept, [m.payload for m in messages], landing)
+    log_position = state.blocks.move(messages, offsets_of(messages, 0))
+    return moved(kept, [m.payload for m in messages], log_position)

@@ -217,7 +217,7 @@ def _kept(
     place.line.delay(message, due_ms)
     state.waiting_bytes += message.size_bytes
     hold([message], place.number)
-    landing = state.blocks.add([message], offsets_of([message], ROW.size))
+    log_position = state.blocks.add([message], offsets_of([message], ROW.size))
     kinds = row.priority, row.kind
     kept = ROW.pack(message.head_bytes, row.body_bytes, 0, due_ms - state.now_ms, *kinds, 0, 0)
     uid = producer.session.connection.uid
@@ -232,4 +232,4 @@ def _kept(
         pack=memoryview(kept + message.payload),
         first_seq=message.seq,
     )
-    return sent(head, landing)
+    return sent(head, log_position)

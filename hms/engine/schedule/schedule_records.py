@@ -39,8 +39,8 @@ def told_again(
         message.length - message.head_bytes,
         [stay],
     )
-    landing = state.blocks.move([message], offsets_of([message], 0))
-    return moved([kept], [message.payload], landing)
+    log_position = state.blocks.move([message], offsets_of([message], 0))
+    return moved([kept], [message.payload], log_position)
 
 
 def left(state: State, schedules: Schedules, schedule: Schedule, cause: Cause) -> Record:

@@ -28,7 +28,7 @@ from hms.engine.topic.recipients import NOTHING_KNOWN, Audience, Group, Known
 from hms.engine.topic.retention import publisher_mark, retain
 from hms.engine.topic.spreading import begin_spread, delay, is_large
 from hms.engine.topic.spreads import Part
-from hms.records import Landing, Placement, Record, Sent, bitmap, encoded_placements, sent
+from hms.records import LogPosition, Placement, Record, Sent, bitmap, encoded_placements, sent
 from hms.wire.packed_messages import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, Row, slice_payloads
 
 
@@ -77,9 +77,9 @@ def store_publication(
     if at is not None:
         out.retain(state.space.tree.node(producer.topic, state.now_ms, is_known=True), messages[at])
     if batch.is_persistent:
-        first, landing = messages[0].seq, _land(state, messages)
+        first, log_position = messages[0].seq, _log_position(state, messages)
         record = record_of_batch(
-            batch, out.placements, pack, first_sequence, first, landing, out.further
+            batch, out.placements, pack, first_sequence, first, log_position, out.further
         )
         out.records.insert(0, record)
     return Stored(out.records, out.touched, messages)
@@ -157,7 +157,7 @@ def record_of_batch(
     pack: memoryview,
     first_sequence: int,
     first_seq: int,
-    landing: Landing | None,
+    log_position: LogPosition | None,
     further: Sequence[tuple[int, bytes]] = (),
 ) -> Record:
     """The record of a batch that its client sent; further: as sent() has it."""
@@ -175,10 +175,10 @@ def record_of_batch(
         pack=pack,
         first_seq=first_seq,
     )
-    return sent(head, landing, further)
+    return sent(head, log_position, further)
 
 
-def _land(state: State, messages: Sequence[StoredMessage]) -> Landing | None:
+def _log_position(state: State, messages: Sequence[StoredMessage]) -> LogPosition | None:
     """The log has to keep those of the messages that a place holds."""
     offsets = offsets_of(messages, ROW.size * len(messages))
     held = [(m, at) for m, at in zip(messages, offsets, strict=True) if m.holders]

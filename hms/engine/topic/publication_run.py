@@ -275,9 +275,9 @@ class PublicationRun:
         records: list[Record | Encoded] = []
         if self._is_persistent:
             put_first_seqs(data, self._firsts, first_seq)
-            landing = state.blocks.add(self._held, self._offsets)
-            landings = () if landing is None else ((landing, 0),)
-            records = [Encoded(len(self._firsts), len(messages), memoryview(data), landings)]
+            log_position = state.blocks.add(self._held, self._offsets)
+            log_positions = () if log_position is None else ((log_position, 0),)
+            records = [Encoded(len(self._firsts), len(messages), memoryview(data), log_positions)]
         for topic, message in self._retained:
             node = state.space.tree.node(topic, now_ms, is_known=True)
             records += retain(state, node, message, fx)[1]

@@ -21,8 +21,8 @@ def stored(rng: random.Random) -> tuple[LiveIndex, list[StoredMessage]]:
         for message in batch:
             if rng.random() < 0.3:
                 hold([message], 6)
-        landing = blocks.add(batch, list(range(len(batch))))
-        landing.landed(rng.choice((1, 2)) << 32)
+        log_position = blocks.add(batch, list(range(len(batch))))
+        log_position.placed(rng.choice((1, 2)) << 32)
         messages += batch
     for message in messages:
         if rng.random() < 0.1:

@@ -124,7 +124,7 @@ def _forget_the_old_log(rig):
     held = [m for q in state.queues.values() for m in q.line.everything()]
     held += [m for b in state.branches.by_xid.values() for _, m in b.work.acknowledged]
     for message in held:
-        message.block.landed(0)
+        message.block.placed(0)
     rig.run(lambda fx: rig.engine.move(0, [(m, m.payload) for m in held], rig.now_ms, fx))
     for keys in rig.branches.kept():
         rig.run(lambda fx, keys=keys: rig.branches.restate(keys, fx))
