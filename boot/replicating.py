@@ -36,7 +36,7 @@ from hms.server.replicas.copy_state import (
 from hms.server.replicas.damage import damage_of, note_damages
 from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.leadership import Leadership
-from hms.server.replicas.link import Group, Listening, Peer
+from hms.server.replicas.link import Group, Peer, PrimarySocket
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import Lead
 from hms.server.replicas.replica_disk import FilesDisk, ReplicaDisk
@@ -178,12 +178,12 @@ def _won(
     follower: Follower,
     waits: Callable[[str], None],
     pauses: Callable[[], None],
-) -> tuple[Won, Listening]:
+) -> tuple[Won, PrimarySocket]:
     """An epoch that enough copies have promised; until then this one follows."""
     while True:
         won = follower.run()
         try:
-            socket = Listening(group)
+            socket = PrimarySocket(group)
         except BaseException:
             arbiter.resign()
             raise

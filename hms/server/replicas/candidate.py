@@ -27,7 +27,7 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Leadership, Role
-from hms.server.replicas.link import Group, Socket, now_s
+from hms.server.replicas.link import Group, PrimaryLink, now_s
 from hms.server.replicas.log_copy import LogCopy
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.store.journal.disk import Disk
@@ -63,7 +63,7 @@ class Candidate:
         arbiter: Arbiter,
         leadership: Leadership,
         granted: Configuration,
-        socket: Socket,
+        socket: PrimaryLink,
         clock_s: Callable[[], float] = now_s,
     ) -> None:
         self._group, self._arbiter, self._leadership = group, arbiter, leadership

@@ -45,7 +45,7 @@ from hms.server.replicas.frames import (
     decode,
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
-from hms.server.replicas.link import Group, Line, Speaking, now_s
+from hms.server.replicas.link import FollowerLink, FollowerSocket, Group, now_s
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy, Told
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import Disk
@@ -87,7 +87,7 @@ class Follower:
         state: CopyState,
         waits: Callable[[str], None],
         pauses: Callable[[], None],
-        line: Callable[[Group, str], Line] = Speaking,
+        link: Callable[[Group, str], FollowerLink] = FollowerSocket,
         clock_s: Callable[[], float] = now_s,
         limits: LogLimits = NO_LIMITS,
     ) -> None:
@@ -97,8 +97,8 @@ class Follower:
         self._copy = LogCopy(disk, folder, limits)
         self._confirmed = ConfirmedPlace(disk, folder)
         self._marks = ArchiveMarks(disk, folder)
-        self._make_line, self._clock_s = line, clock_s
-        self._link: Line | None = None
+        self._make_link, self._clock_s = link, clock_s
+        self._link: FollowerLink | None = None
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
         self._is_resumed = False
@@ -245,7 +245,7 @@ class Follower:
         if is_same and self._clock_s() - self._joined_s < self._beats_s:
             return
         self._hang_up()
-        self._link = self._make_line(self._group, primary)
+        self._link = self._make_link(self._group, primary)
         self._join()
 
     def _join(self) -> None:

@@ -19,7 +19,15 @@ from hms.server.links.keys import KeyPair
 from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.frames import BYTES_MAX, FORMAT, Envelope, Said, encode
 
-__all__ = ["Group", "Line", "Listening", "Peer", "Socket", "Speaking", "now_s"]
+__all__ = [
+    "FollowerLink",
+    "FollowerSocket",
+    "Group",
+    "Peer",
+    "PrimaryLink",
+    "PrimarySocket",
+    "now_s",
+]
 
 MESSAGE_BYTES_MAX: Final = 16 * BYTES_MAX
 """A JOIN lists every segment."""
@@ -50,7 +58,7 @@ def now_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Socket(Protocol):
+class PrimaryLink(Protocol):
     """A primary's end, or what a simulator has in its place."""
 
     def send(self, route: bytes, envelope: bytes, data: bytes) -> None:
@@ -72,7 +80,7 @@ class Socket(Protocol):
         """No more."""
 
 
-class Line(Protocol):
+class FollowerLink(Protocol):
     """A follower's end, or what a simulator has in its place."""
 
     primary: str
@@ -132,7 +140,7 @@ class _Link:
         self._context.term()
 
 
-class Listening(_Link):
+class PrimarySocket(_Link):
     """The primary's end. wake() may be called from any thread."""
 
     def __init__(self, group: Group) -> None:
@@ -174,7 +182,7 @@ class Listening(_Link):
             os.close(self._wake)
 
 
-class Speaking(_Link):
+class FollowerSocket(_Link):
     """A follower's end, to one primary."""
 
     def __init__(self, group: Group, primary: str) -> None:

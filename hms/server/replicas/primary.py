@@ -56,7 +56,7 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Leadership, Role
-from hms.server.replicas.link import Group, Peer, Socket, now_s
+from hms.server.replicas.link import Group, Peer, PrimaryLink, now_s
 from hms.server.replicas.log_copy import FILES_FOLDER
 from hms.server.replicas.promises import promises_needed
 from hms.store.files import is_whole_file
@@ -139,7 +139,7 @@ class Primary:
         arbiter: Arbiter,
         leadership: Leadership,
         granted: Configuration,
-        socket: Socket,
+        socket: PrimaryLink,
         *,
         silent_since_s: float,
         clock_s: Callable[[], float] = now_s,
