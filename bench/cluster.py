@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.plot import picture_file, plot
-from hms.engine.cluster.cluster_messages import Ask, Gossip, Interest, Word, encode_word
+from hms.engine.cluster.cluster_messages import (
+    Ask,
+    ClusterMessage,
+    Gossip,
+    Interest,
+    encode_message,
+)
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Incarnation
 from hms.engine.effects import Deliver, Effects, ToNode
@@ -70,7 +76,7 @@ class Node:
         for effect in fx.out:
             if isinstance(effect, ToNode):
                 if isinstance(effect.word, Gossip | Ask | Interest):
-                    self.gossip_bytes += len(encode_word(effect.word)) + ENVELOPE_BYTES
+                    self.gossip_bytes += len(encode_message(effect.word)) + ENVELOPE_BYTES
                 payloads = [m.payload for m in effect.messages]
                 self.world.net.append((self.index, effect.node, effect.word, payloads))
             elif isinstance(effect, Deliver):
@@ -102,7 +108,7 @@ class Node:
         cluster = self.engine.cluster
         self.run(lambda fx: cluster.tick(now_ms, fx))
 
-    def hear(self, source: int, word: Word, payloads: list[bytes]) -> None:
+    def hear(self, source: int, word: ClusterMessage, payloads: list[bytes]) -> None:
         """A word arrives."""
         cluster, now_ms = self.engine.cluster, self.world.now_ms
         assert cluster is not None
@@ -124,7 +130,7 @@ class World:
 
     def __init__(self, count: int) -> None:
         self.now_ms = 1_000_000
-        self.net: list[tuple[int, int, Word, list[bytes]]] = []
+        self.net: list[tuple[int, int, ClusterMessage, list[bytes]]] = []
         self.nodes = {i: Node(self, i, count) for i in range(1, count + 1)}
         for node in self.nodes.values():
             self._introduce(node)

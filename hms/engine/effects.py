@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hms.engine.cluster.cluster_messages import Word
+from hms.engine.cluster.cluster_messages import ClusterMessage
 from hms.engine.messages import StoredMessage
 from hms.errors.tree import HmsError
 from hms.records import Record
@@ -93,7 +93,7 @@ class ToNode(msgspec.Struct, frozen=True, gc=False):
     """A word for another node of the cluster; what it offers goes with it. connection: none."""
 
     node: int
-    word: Word
+    word: ClusterMessage
     messages: Sequence[StoredMessage] = ()
     connection: int = 0
 

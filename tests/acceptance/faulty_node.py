@@ -29,7 +29,7 @@ def word():
     def unguarded(data):
         return cluster_messages._decode(data[4:]), []
 
-    cluster_door.decode_word = unguarded
+    cluster_door.decode_message = unguarded
 
 
 def parts():

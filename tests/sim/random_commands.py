@@ -22,7 +22,7 @@ import msgspec
 from hms.boot import scheduler
 from hms.boot.calendar import CronCalendar
 from hms.boot.recovering import RUNS_OF
-from hms.engine.cluster.cluster_messages import Moving, Offer, Word, encode_word
+from hms.engine.cluster.cluster_messages import ClusterMessage, Moving, Offer, encode_message
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.effects import Effects
@@ -539,7 +539,7 @@ class World:
         rng = self.rng
         if rng.random() < 0.6:
             return Kind.HEARTBEAT, self._offer(_node)
-        kind = rng.choice(get_args(Word))
+        kind = rng.choice(get_args(ClusterMessage))
         tag = kind.__struct_config__.tag
         encoded = msgspec.msgpack.encode([tag, *self._fields(kind)])
         return Kind.HEARTBEAT, len(encoded).to_bytes(4, "little") + encoded
@@ -556,7 +556,7 @@ class World:
         ]
         store = node.engine.state.moves.life
         offer = Offer(rng.randrange(1, 1 << 20), 1, store, "shared", messages)
-        return encode_word(offer, [b"abc"] * len(messages))
+        return encode_message(offer, [b"abc"] * len(messages))
 
     def _leave(self, node: Node, peer: int) -> None:
         """A client goes, in order or not, and another one comes."""

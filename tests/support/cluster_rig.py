@@ -4,7 +4,7 @@ A node's records are durable when sync() says so, and only then its words go out
 crash() drops what was not synced and builds the engine anew. Words travel encoded.
 """
 
-from hms.engine.cluster.cluster_messages import decode_word, encode_word
+from hms.engine.cluster.cluster_messages import decode_message, encode_message
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Incarnation
 from hms.engine.effects import Deliver, Effects, ToNode
@@ -110,7 +110,7 @@ class Node:
         for effect in fx.out:
             if isinstance(effect, ToNode):
                 payloads = [m.payload for m in effect.messages]
-                data = encode_word(effect.word, payloads)
+                data = encode_message(effect.word, payloads)
                 self.said.append((len(self.log), effect.node, data))
             elif isinstance(effect, Deliver):
                 self.pending.append((len(self.log), effect))
@@ -235,7 +235,7 @@ class World:
         source, target = wire
         life, data = self.wires[wire].pop(0)
         node = self.nodes[target]
-        word, payloads = decode_word(data)
+        word, payloads = decode_message(data)
         if node.engine.cluster.peers[source].life == life:
             now_ms = self.clock(target)
             node.run(lambda fx: node.engine.cluster.heard(source, word, payloads, now_ms, fx))

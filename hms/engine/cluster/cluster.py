@@ -16,12 +16,12 @@ from hms.engine.cluster.cluster_messages import (
     Answer,
     Ask,
     AuditHead,
+    ClusterMessage,
+    DirectoryEntries,
     Gossip,
     Interest,
-    News,
     Offer,
     Policy,
-    Word,
 )
 from hms.engine.cluster.cluster_settings import ClusterSettings
 from hms.engine.cluster.demand import serve
@@ -109,7 +109,7 @@ class Cluster:
         """What a node has to know for as long as it is up, of subscribers and of destinations."""
         self._say(index, Interest(wishes(self._state)), fx)
         for some in self.directory.all():
-            self._say(index, News(some), fx)
+            self._say(index, DirectoryEntries(some), fx)
         if self.policy.own is not None:
             self._say(index, self.policy.own, fx)
         self._tell_audit(index, fx)
@@ -142,7 +142,7 @@ class Cluster:
     # words
 
     def heard(
-        self, index: int, word: Word, payloads: Sequence[bytes], now_ms: int, fx: Effects
+        self, index: int, word: ClusterMessage, payloads: Sequence[bytes], now_ms: int, fx: Effects
     ) -> None:
         """What a node says that is up."""
         self._state.at(now_ms)
@@ -155,7 +155,7 @@ class Cluster:
                 self._balancing.ask(queue, fx)
         elif isinstance(word, Ask):
             self._asked(peer, word, fx)
-        elif isinstance(word, News):
+        elif isinstance(word, DirectoryEntries):
             self.directory.told(word.entries, fx)
         elif isinstance(word, Policy | AuditHead):
             self._compare(peer, word)
@@ -294,7 +294,7 @@ class Cluster:
         if entry is not None:
             for peer in self._up():
                 fx.must_wait = True
-                self._say(peer.index, News([entry]), fx)
+                self._say(peer.index, DirectoryEntries([entry]), fx)
 
     def _say_again(self, fx: Effects) -> None:
         """Offers that were not answered for long: their word, or its answer, was lost."""
@@ -308,7 +308,7 @@ class Cluster:
         return [peer for peer in self.peers.values() if peer.is_up]
 
     @staticmethod
-    def _say(index: int, word: Word, fx: Effects) -> None:
+    def _say(index: int, word: ClusterMessage, fx: Effects) -> None:
         fx.out.append(ToNode(index, word))
 
 

@@ -1,7 +1,7 @@
-"""Words: what nodes say to one another over their links.
+"""Cluster messages: what nodes send one another over their links.
 
-A word is a head, typed and bounded, and for an offer the heads and bodies of its messages behind
-it. Times in it are durations, never points in time: the clocks of two nodes may differ.
+One is a head, typed and bounded, and for an offer the heads and bodies of its messages behind it.
+Times in it are durations, never points in time: the clocks of two nodes may differ.
 """
 
 import struct
@@ -104,7 +104,7 @@ class Interest(msgspec.Struct, frozen=True, array_like=True, tag="i"):
     wishes: Sequence[Wish] = ()
 
 
-class News(msgspec.Struct, frozen=True, array_like=True, tag="n"):
+class DirectoryEntries(msgspec.Struct, frozen=True, array_like=True, tag="n"):
     """What the node that speaks knows of destinations that were changed at run time."""
 
     entries: Sequence[Entry] = ()
@@ -137,39 +137,42 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     reason: str = ""
 
 
-Word = Gossip | Ask | Offer | Answer | Interest | News | Policy | AuditHead
-_decode = msgspec.msgpack.Decoder(Word).decode
+ClusterMessage = Gossip | Ask | Offer | Answer | Interest | DirectoryEntries | Policy | AuditHead
+_decode = msgspec.msgpack.Decoder(ClusterMessage).decode
 
 
-def encode_word(word: Word, payloads: Sequence[bytes] = ()) -> bytes:
-    """A word as a link carries it."""
+def encode_message(word: ClusterMessage, payloads: Sequence[bytes] = ()) -> bytes:
+    """A cluster message as a link carries it."""
     head = _encode(word)
     return b"".join((_LENGTH.pack(len(head)), head, *payloads))
 
 
-def decode_word(data: bytes) -> tuple[Word, list[bytes]]:
-    """A word, and the heads and bodies that came with it; ProtocolError for anything else."""
+def decode_message(data: bytes) -> tuple[ClusterMessage, list[bytes]]:
+    """A cluster message and what came with it, heads and bodies; ProtocolError for other bytes."""
     if len(data) < _LENGTH.size:
-        raise ProtocolError(detail=f"a word of {len(data)} bytes")
+        raise ProtocolError(detail=f"a cluster message of {len(data)} bytes")
     (size,) = _LENGTH.unpack_from(data)
     start = _LENGTH.size + size
     if size > WORD_BYTES_MAX or start > len(data):
-        raise ProtocolError(detail=f"a word says that its head has {size} of {len(data)} bytes")
+        raise ProtocolError(detail=f"a head of {size} bytes in a cluster message of {len(data)}")
     try:
         word = _decode(data[_LENGTH.size : start])
     except Exception as fault:  # msgspec also raises RecursionError and UnicodeDecodeError
-        raise ProtocolError(detail=f"a word that cannot be read: {fault}") from fault
-    if isinstance(word, News) and not all(0 <= one.version < VERSION_END for one in word.entries):
+        raise ProtocolError(detail=f"a cluster message that cannot be read: {fault}") from fault
+    if isinstance(word, DirectoryEntries) and not all(
+        0 <= one.version < VERSION_END for one in word.entries
+    ):
         raise ProtocolError(detail="the version of an entry is out of range")
     return word, _payloads(word, data, start)
 
 
-def _payloads(word: Word, data: bytes, start: int) -> list[bytes]:
+def _payloads(word: ClusterMessage, data: bytes, start: int) -> list[bytes]:
     messages = word.messages if isinstance(word, Offer) else ()
     if len(messages) > MESSAGES_PER_OFFER_MAX:
         raise ProtocolError(detail=f"an offer of {len(messages)} messages")
     lengths = [one.head_bytes + one.body_bytes for one in messages]
     if start + sum(lengths) != len(data):
-        raise ProtocolError(detail=f"a word of {len(data)} bytes tells of {start + sum(lengths)}")
+        detail = f"a message of {len(data)} bytes says that it has {start + sum(lengths)}"
+        raise ProtocolError(detail=detail)
     ends = accumulate(lengths, initial=start)
     return [data[a:b] for a, b in pairwise(ends)]

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hms.engine.cluster.cluster import Cluster
-from hms.engine.cluster.cluster_messages import Offer, Word, decode_word, encode_word
+from hms.engine.cluster.cluster_messages import (
+    ClusterMessage,
+    Offer,
+    decode_message,
+    encode_message,
+)
 from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.effects import Effects, ToNode
 from hms.errors.tree import HmsError
@@ -29,7 +34,7 @@ class NodeKey:
     index: int
 
 
-Said = tuple[Word, list[bytes], Incarnation]
+Said = tuple[ClusterMessage, list[bytes], Incarnation]
 TURN_WORDS = 16
 """So many are applied under one hold of the lock."""
 TURN_BYTES = 256 << 10
@@ -76,7 +81,7 @@ class Door:
             return None
         life, data = item
         try:
-            word, payloads = decode_word(data)
+            word, payloads = decode_message(data)
         except HmsError as fault:
             self._blame(key.index, fault)
             return None
@@ -114,4 +119,4 @@ class Door:
         payloads: Sequence[bytes] = [m.payload for m in effect.messages]
         if payloads_of is not None and any(m.is_paged for m in effect.messages):
             payloads = payloads_of(effect.messages)
-        self._say([(effect.node, encode_word(effect.word, payloads))])
+        self._say([(effect.node, encode_message(effect.word, payloads))])

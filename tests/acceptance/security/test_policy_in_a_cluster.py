@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import hms
 from hms.boot.cli import main
 from hms.boot.security_file import load_security, save_security
-from hms.engine.cluster.cluster_messages import Policy, decode_word, encode_word
+from hms.engine.cluster.cluster_messages import Policy, decode_message, encode_message
 from hms.engine.cluster.policy_exchange import PolicyExchange
 from hms.server.links.keys import make_key_file, read_key_file
 from hms.testing.ports import free_port
@@ -161,7 +161,7 @@ def test_the_newest_document_holds_whoever_hears_of_it_first():
         node = PolicyExchange()
         node.own = Policy(2, 1, "a")
         for word in order:
-            node.told(word.node, decode_word(encode_word(word))[0])
+            node.told(word.node, decode_message(encode_message(word))[0])
         assert node.heard.text == "c"
         assert [node.differs(n) for n in (1, 2, 3, 9)] == [
             node.of[1].text != "a",

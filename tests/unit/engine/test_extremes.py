@@ -8,7 +8,13 @@ import msgspec
 import pytest
 
 from hms import records
-from hms.engine.cluster.cluster_messages import Moving, News, Offer, decode_word, encode_word
+from hms.engine.cluster.cluster_messages import (
+    DirectoryEntries,
+    Moving,
+    Offer,
+    decode_message,
+    encode_message,
+)
 from hms.engine.effects import Deliver
 from hms.engine.queue.pending_list import DELIVERIES_TOLD_MAX
 from hms.engine.schedule.schedule_plans import TIME_MS_MAX
@@ -181,8 +187,8 @@ def test_what_another_node_says_of_deliveries_fits_where_consumers_are_told(coun
     node = world.nodes[2]
     life = node.life.store
     one = Moving((1 << 40) + 1, 1000, 10, 0, 4, 0, 0, 1, YES, count)
-    data = encode_word(Offer(1, 1, life, "orders", [one]), [b"x"])
-    said, payloads = decode_word(data)
+    data = encode_message(Offer(1, 1, life, "orders", [one]), [b"x"])
+    said, payloads = decode_message(data)
     node.run(lambda fx: node.engine.cluster.heard(1, said, payloads, 2000, fx))
     for is_booted in (False, True):
         if is_booted:
@@ -207,4 +213,4 @@ def test_a_version_that_nobody_could_go_on_from_is_refused(version):
     """The next change here would make one more of it."""
     entry = records.Entry("queue", "q", version, 1, not YES)
     with pytest.raises(ProtocolError):
-        decode_word(encode_word(News([entry])))
+        decode_message(encode_message(DirectoryEntries([entry])))

@@ -3,7 +3,7 @@
 import pytest
 
 from hms.engine.cluster.audit_heads import AuditHeads
-from hms.engine.cluster.cluster_messages import AuditHead, decode_word, encode_word
+from hms.engine.cluster.cluster_messages import AuditHead, decode_message, encode_message
 from hms.engine.log.audit_chain import RECENT_MAX, AuditChain
 from hms.errors.catalogue import ProtocolError
 
@@ -20,7 +20,7 @@ def chain(*numbers):
 def told(own, other, its_index=2):
     """What one node says, heard by the other one."""
     (word,) = own.words(its_index)
-    word, _ = decode_word(encode_word(word))
+    word, _ = decode_message(encode_message(word))
     other.told(1, "n1", word)
 
 
@@ -68,4 +68,4 @@ def test_what_is_remembered_is_bounded():
 def test_a_word_that_is_none_is_refused(word):
     """From whoever is at the other end."""
     with pytest.raises(ProtocolError):
-        decode_word(encode_word(word))
+        decode_message(encode_message(word))
