@@ -192,7 +192,7 @@ class OrderMachine(RuleBasedStateMachine):
             waiting = list(line.in_order())
             assert line.waiting_count == len({m.id for m in waiting}) == len(waiting)
             assert [line.entry(m) for m in waiting] == sorted(line.entry(m) for m in waiting)
-            free = [m for m in waiting if line.tracks.is_free(m)]
+            free = [m for m in waiting if line.groups.is_free(m)]
             assert line.held_count == len(waiting) - len(free)
             out = [m for each, _ in self._out(queue) for m in _flat(each)]
             assert line.out_count == len(out)
@@ -203,10 +203,10 @@ class OrderMachine(RuleBasedStateMachine):
             return
         state = self.rig.engine.state
         assert state.waiting_bytes == sum(q.line.size_bytes for q in state.queues.values())
-        tracks = [q.line.tracks for q in state.queues.values() if q.line.tracks is not None]
+        groups = [q.line.groups for q in state.queues.values() if q.line.groups is not None]
         sorted_lines = [q.line for q in state.queues.values() if q.line.sort is not None]
         keys = sum(entry_bytes(e) for line in sorted_lines for e in line._ready._heap)
-        assert state.shares.quota_bytes == keys + sum(t.memory_bytes for t in tracks)
+        assert state.shares.quota_bytes == keys + sum(t.memory_bytes for t in groups)
 
     @invariant()
     def a_group_is_at_one_consumer(self):
@@ -271,12 +271,12 @@ class OrderMachine(RuleBasedStateMachine):
         if mark.kind == "order":
             return not mates
         if mark.kind == "gather":
-            track = line.tracks._of[message.id]
-            return len(track.waiting) == 3 and not track.is_broken
-        track = line.tracks._of[message.id]
-        if track.owner is None or (track.is_ending and mates):
+            group = line.groups._of[message.id]
+            return len(group.waiting) == 3 and not group.is_broken
+        group = line.groups._of[message.id]
+        if group.owner is None or (group.is_ending and mates):
             return not mates
-        return track.owner.credit > 0
+        return group.owner.credit > 0
 
 
 def _flat(message):

@@ -44,10 +44,10 @@ def overlaps(
 ) -> Iterator[str]:
     """What is wrong with what is out of a place; in_transactions: messages that are acknowledged in
     transactions that have not ended, each with a number that its transaction's work has."""
-    tracks = place.line.tracks
-    if tracks is None or not place.line.out_count:
+    groups = place.line.groups
+    if groups is None or not place.line.out_count:
         return
-    gathers = tracks.gathering is not None
+    gathers = groups.gathering is not None
     holders: dict[Mark, set[int]] = {}
     counts: dict[Mark, int] = {}
     out = [(id(c.session.work), m) for c in place.holders for m in c.out.values()]

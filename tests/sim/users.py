@@ -59,7 +59,7 @@ def over_limit(state: State) -> Iterator[str]:
 
 def _largest(consumer: Consumer) -> int:
     """What was delivered at once: a message, or a list of them that belongs together."""
-    tracks = consumer.place.line.tracks
-    if tracks is not None and tracks.gathering is not None:
+    groups = consumer.place.line.groups
+    if groups is not None and groups.gathering is not None:
         return consumer.out_bytes
     return max((m.length for m in consumer.out.values()), default=0)

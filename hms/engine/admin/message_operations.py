@@ -259,10 +259,10 @@ def _relocated(
 def may_go(place: Place, message: StoredMessage) -> bool:
     """Not what others have to wait for: parts of a gathered group, or of a global order; nor what
     is delayed and whose body is not in memory."""
-    tracks, line = place.line.tracks, place.line
+    groups, line = place.line.groups, place.line
     if message.is_paged and line.delayed.find(message.id) is not None:
         return False
-    return tracks is None or not tracks.is_binding(message)
+    return groups is None or not groups.is_binding(message)
 
 
 def _delete(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, Any]:

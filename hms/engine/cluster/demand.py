@@ -64,7 +64,7 @@ def give(
 
 def take(state: State, queue: Queue, count: int, fx: Effects) -> list[StoredMessage]:
     """Up to so many messages leave the front of the line."""
-    if queue.has_tracks() or queue.line.has_files:
+    if queue.has_groups() or queue.line.has_files:
         return _take_these(queue, islice(_movable(queue), count))
     taken: list[StoredMessage] = []
     expired: list[StoredMessage] = []
@@ -77,7 +77,7 @@ def take(state: State, queue: Queue, count: int, fx: Effects) -> list[StoredMess
 
 def take_chunk(state: State, queue: Queue, fx: Effects) -> list[StoredMessage]:
     """What one offer carries leaves the front of the line."""
-    if queue.has_tracks():
+    if queue.has_groups():
         return _take_these(queue, _first_chunk(queue.line.in_order()))
     taken: list[StoredMessage] = []
     expired: list[StoredMessage] = []
@@ -110,9 +110,9 @@ def take_last(state: State, queue: Queue, count: int, fixed: set[int]) -> list[S
 def _movable(queue: Queue) -> Iterator[StoredMessage]:
     """What may go to another node. A message of a group or a global order may not: its fellows
     are here, and two nodes would hand them out side by side. Nor may a file: it lies here."""
-    tracks = queue.line.tracks
+    groups = queue.line.groups
     for message in queue.line.in_order():
-        if message.kind != KIND_FILE and (tracks is None or not tracks.knows(message)):
+        if message.kind != KIND_FILE and (groups is None or not groups.knows(message)):
             yield message
 
 

@@ -28,7 +28,7 @@ GROWN_AT_ONCE = 4096
 class SelectedLine(Protocol):
     """The messages that selectors choose from; see queue/pending_list.py."""
 
-    tracks: MessageGroups | None
+    groups: MessageGroups | None
 
     @property
     def sort(self) -> MessageSort | None:
@@ -98,11 +98,11 @@ class Candidates:
 
     def first(self) -> Entry | None:
         """The first that still waits, and that anybody may take."""
-        found, tracks = self._found, self._line.tracks
+        found, groups = self._found, self._line.groups
         while found or self._goes_on():
             key = found[0]
             message = self._waiting(*key[-2:])
-            if message is not None and (tracks is None or tracks.is_free(message)):
+            if message is not None and (groups is None or groups.is_free(message)):
                 return None if self._may_overtake(message) else (*key[:-1], message)
             del found[0]
         return None

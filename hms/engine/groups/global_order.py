@@ -82,12 +82,12 @@ def stamped_with_clock(
     state: "State",
     rows: Sequence[Row],
     pack: bytes | memoryview,
-    tracks: "MessageGroups | None" = None,
+    groups: "MessageGroups | None" = None,
 ) -> tuple[list[Row], memoryview]:
-    """The batch with heads that say when their messages were taken, by the order clock; tracks: of
+    """The batch with heads that say when their messages were taken, by the order clock; groups: of
     the queue, which may have messages of another node whose clock is ahead."""
-    if tracks is not None:
-        state.order_clock = max(state.order_clock, tracks.clock)
+    if groups is not None:
+        state.order_clock = max(state.order_clock, groups.clock)
 
     def stamped(row: Row, head: bytes) -> bytes:
         if not row.flags & FLAG_ORDER:

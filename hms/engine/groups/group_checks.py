@@ -18,7 +18,7 @@ def check_ordering(target: Queue | Topic, rows: Sequence[Row], pack: memoryview)
 
 def _check_queue(queue: Queue, rows: Sequence[Row], pack: memoryview) -> None:
     line = queue.line
-    gathering = line.tracks.gathering if line.tracks is not None else None
+    gathering = line.groups.gathering if line.groups is not None else None
     if line.sort is None and gathering is None:
         return
     heads = [_readable(data) for data in heads_of(rows, pack) if data]

@@ -28,8 +28,8 @@ class HandOut:
         count_max: int,
         room_of: Callable[[ConsumerView], int],
     ) -> None:
-        assert place.line.tracks is not None, f"{place.name} has no groups"
-        self._place, self._line, self._tracks = place, place.line, place.line.tracks
+        assert place.line.groups is not None, f"{place.name} has no groups"
+        self._place, self._line, self._groups = place, place.line, place.line.groups
         self._now_ms = now_ms
         self._left, self._room_of = count_max, room_of
         self.batches: dict[ConsumerView, list[StoredMessage]] = {}
@@ -54,17 +54,17 @@ class HandOut:
 
     def _in_turn(self, ready: list[ConsumerView]) -> list[ConsumerView]:
         """Those of them that may find something; of a thousand that wait most do not."""
-        line, tracks, place = self._line, self._tracks, self._place
+        line, groups, place = self._line, self._groups, self._place
         free_count = line.waiting_count - line.held_count
-        owners = [c for c in ready if tracks.has_shelf(c)]
+        owners = [c for c in ready if groups.has_shelf(c)]
         if not free_count:
             return owners
         place.turn += 1
         start = place.turn % len(ready)
         in_turn = ready[start:] + ready[:start]
         if free_count >= len(ready) or place.has_selectors:
-            return sorted(in_turn, key=tracks.owned_count)
-        chosen = heapq.nsmallest(free_count, in_turn, key=tracks.owned_count)
+            return sorted(in_turn, key=groups.owned_count)
+        chosen = heapq.nsmallest(free_count, in_turn, key=groups.owned_count)
         known = set(chosen)
         return chosen + [c for c in owners if c not in known]
 
@@ -83,21 +83,21 @@ class HandOut:
         """Whether it took something."""
         if self._taken and not self._has_room(consumer):
             return False  # another consumer of its user may have taken all there was
-        took, before = False, self._tracks.owned_count(consumer)
+        took, before = False, self._groups.owned_count(consumer)
         for _ in range(share):
             message = self._first(consumer)
             if message is None:
                 break
             self._take(consumer, message)
             took = True
-            if not self._has_room(consumer) or self._tracks.owned_count(consumer) > before:
+            if not self._has_room(consumer) or self._groups.owned_count(consumer) > before:
                 break
         return took
 
     def _first(self, consumer: ConsumerView) -> StoredMessage | None:
         """What it would take next; what has expired leaves."""
         while self._left > 0:
-            own, free = self._tracks.shelf(consumer), self._place.first_for(consumer)
+            own, free = self._groups.shelf(consumer), self._place.first_for(consumer)
             entry = _smaller(own, free)
             if entry is None:
                 return None
@@ -113,7 +113,7 @@ class HandOut:
     def _expired_of(self, message: StoredMessage) -> StoredMessage | None:
         """The message itself, or one of the list that it stands for: its receiver would give all
         of that back, again and again."""
-        goes = [message] if self._tracks.gathering is None else self._tracks.goes_with(message)
+        goes = [message] if self._groups.gathering is None else self._groups.goes_with(message)
         return next((m for m in goes if 0 < m.expires_at_ms <= self._now_ms), None)
 
     def _take(self, consumer: ConsumerView, message: StoredMessage) -> None:

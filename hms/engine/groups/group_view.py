@@ -7,15 +7,15 @@ from hms.engine.queue.destinations import Queue
 
 def is_gathering(queue: Queue) -> bool:
     """Whether its groups come as lists."""
-    return queue.line.tracks is not None and queue.line.tracks.gathering is not None
+    return queue.line.groups is not None and queue.line.groups.gathering is not None
 
 
 def describe_ordering(queue: Queue) -> dict[str, Any]:
     """How the queue orders what waits, and its groups. held: what waits for its group, its global
     order or the rest of its list. lists_incomplete: those that became dead letters."""
     line = queue.line
-    gathering = line.tracks.gathering if line.tracks is not None else None
-    counts = line.tracks.counts() if line.tracks is not None else {}
+    gathering = line.groups.gathering if line.groups is not None else None
+    counts = line.groups.counts() if line.groups is not None else {}
     return {
         "sort": line.sort.text if line.sort is not None else "",
         "message_group": "GATHER" if gathering is not None else "PASS",

@@ -1,7 +1,7 @@
 """Message group: messages of one line that go out in an order of their own (F-C16, F-C17).
 
-Theory of operation. Of a track only the first message *stands*: in the line, where anybody may take
-it, or on the shelf of the consumer that owns the track. The others wait behind it, so a track that
+Theory of operation. Of a group only the first message *stands*: in the line, where anybody may take
+it, or on the shelf of the consumer that owns the group. The others wait behind it, so a group that
 may not go on holds nobody up. When the first one is taken, settled or given back, it is decided
 anew which one stands:
 
@@ -10,7 +10,7 @@ group    one consumer owns it from its first message on, until that consumer goe
 order    nothing goes out before the one that is out is settled, whichever consumer has it
 gather   all members go out at once, to one consumer, when the last one is there
 
-A message that failed and waits for its time holds its track up: what is behind it must not pass.
+A message that failed and waits for its time holds its group up: what is behind it must not pass.
 """
 
 import heapq
@@ -101,7 +101,7 @@ class MessageGroup:
         self.left(message_id)
 
 
-class OrderTrack(MessageGroup):
+class OrderGroup(MessageGroup):
     """A global order: one message after the other (F-C16), by the order's clock."""
 
     __slots__ = ()
@@ -117,7 +117,7 @@ class OrderTrack(MessageGroup):
         heapq.heappush(self._heap, (mark.number, message.seq, message))
 
 
-class GatherTrack(MessageGroup):
+class GatheredGroup(MessageGroup):
     """A group that is gathered: a list, whole or not at all (F-C17)."""
 
     __slots__ = ("count", "is_broken", "members", "since_ms")

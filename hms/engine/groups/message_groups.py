@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hms.engine.groups.assembly import GroupAssembly
 from hms.engine.groups.group_marks import Mark, mark_of
-from hms.engine.groups.message_group import GatherTrack, Key, MessageGroup, OrderTrack
+from hms.engine.groups.message_group import GatheredGroup, Key, MessageGroup, OrderGroup
 from hms.engine.groups.message_sort import Entry
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.consumer_view import ConsumerView
@@ -19,11 +19,11 @@ GROUPS_REMEMBERED = 10_000
 it, so that a new name for every message does not fill the memory (P8)."""
 REMEMBERED_BYTES_MAX = 16 << 20
 """And so much of them: a name may have 64 KiB."""
-TRACKED_BYTES = 350
+GROUPED_BYTES = 350
 """What a message takes here beside what it takes alone."""
 
 
-class TrackedLine(Protocol):
+class GroupedLine(Protocol):
     """The messages that groups and orders are made of; see queue/pending_list.py."""
 
     held_count: int
@@ -42,7 +42,7 @@ class MessageGroups:
     """See message_group.py. The line's `held_count` is how many of these wait and do not stand
     there."""
 
-    def __init__(self, line: TrackedLine) -> None:
+    def __init__(self, line: GroupedLine) -> None:
         self._line = line
         self.gathering: GroupAssembly | None = None
         """Of a queue that gathers."""
@@ -55,7 +55,7 @@ class MessageGroups:
         self.on_free: Callable[[StoredMessage], None] = lambda _: None
         """Told of a message that anybody may take now."""
         self._of: dict[int, MessageGroup] = {}
-        self._tracks: dict[Key, MessageGroup] = {}
+        self._groups: dict[Key, MessageGroup] = {}
         self._owned: dict[ConsumerView, dict[Key, MessageGroup]] = {}
         self._shelves: dict[ConsumerView, list[Entry]] = {}
         self._idle: OrderedDict[Key, MessageGroup] = OrderedDict()
@@ -83,88 +83,88 @@ class MessageGroups:
         if mark.kind == "gather":
             assert self.gathering is not None, "only a queue that gathers has such marks"
             before = self.gathering.count
-            track: MessageGroup = self.gathering.track_for(mark)
+            group: MessageGroup = self.gathering.group_for(mark)
             if self.gathering.count > before:
-                self.on_memory(track.memory_bytes)
+                self.on_memory(group.memory_bytes)
         else:
-            track = self._track(mark)
-        self._of[message.id] = track
-        self.on_memory(TRACKED_BYTES)
-        self._wait(track, message, mark)
+            group = self._group(mark)
+        self._of[message.id] = group
+        self.on_memory(GROUPED_BYTES)
+        self._wait(group, message, mark)
         return True
 
     def came_back(self, message: StoredMessage) -> bool:
         """A message that was out, or delayed, waits again; False: it is for the line alone."""
-        track = self._of.get(message.id)
-        if track is None:
+        group = self._of.get(message.id)
+        if group is None:
             return bool(message.head_bytes) and self._arrived(message)
         mark = mark_of(message, gathers=self.gathering is not None)
-        assert mark is not None, f"message {message.id:012x} had a track"
-        track.out.pop(message.id, None)
-        track.late.pop(message.id, None)
-        self._wait(track, message, mark)
+        assert mark is not None, f"message {message.id:012x} had a group"
+        group.out.pop(message.id, None)
+        group.late.pop(message.id, None)
+        self._wait(group, message, mark)
         return True
 
-    def _wait(self, track: MessageGroup, message: StoredMessage, mark: Mark) -> None:
+    def _wait(self, group: MessageGroup, message: StoredMessage, mark: Mark) -> None:
         self._line.held_count += 1
         self.waiting_count += 1
-        if self._idle.pop(track.key, None) is not None:
-            self._idle_bytes -= track.memory_bytes
-        track.add(message, mark, self._line.entry(message))
+        if self._idle.pop(group.key, None) is not None:
+            self._idle_bytes -= group.memory_bytes
+        group.add(message, mark, self._line.entry(message))
         if mark.kind == "order":
             self.clock = max(self.clock, mark.number)
-        self._decide(track)
+        self._decide(group)
 
     def comes_later(self, message: StoredMessage) -> None:
         """A message that was out failed, and waits for its time."""
-        track = self._of.get(message.id)
-        if track is not None:
-            track.out.pop(message.id, None)
-            track.late[message.id] = None
-            self._decide(track)
+        group = self._of.get(message.id)
+        if group is not None:
+            group.out.pop(message.id, None)
+            group.late[message.id] = None
+            self._decide(group)
 
     def delayed(self, message: StoredMessage, *, has_failed: bool) -> bool:
-        """A waiting message waits for its time; one that never was out has no place in its track
+        """A waiting message waits for its time; one that never was out has no place in its group
         before. False: it is none of ours."""
-        track = self._of.get(message.id)
-        if track is None:
+        group = self._of.get(message.id)
+        if group is None:
             return False
-        self._waits_no_more(track, message)
+        self._waits_no_more(group, message)
         if has_failed:
-            del track.waiting[message.id]
-            track.late[message.id] = None
+            del group.waiting[message.id]
+            group.late[message.id] = None
         else:
             del self._of[message.id]
-            self.on_memory(-TRACKED_BYTES)
-            track.withdrawn(message.id)
-        self._decide(track)
+            self.on_memory(-GROUPED_BYTES)
+            group.withdrawn(message.id)
+        self._decide(group)
         return True
 
     def left(self, message: StoredMessage) -> bool:
         """A message is here no more; whether it was one of ours."""
-        track = self._of.pop(message.id, None)
-        if track is None:
+        group = self._of.pop(message.id, None)
+        if group is None:
             return False
-        self.on_memory(-TRACKED_BYTES)
-        if message.id in track.waiting:
-            self._waits_no_more(track, message)
-        track.left(message.id)
-        self._decide(track)
+        self.on_memory(-GROUPED_BYTES)
+        if message.id in group.waiting:
+            self._waits_no_more(group, message)
+        group.left(message.id)
+        self._decide(group)
         return True
 
     def picked(self, message: StoredMessage) -> bool:
         """A waiting message goes out by itself; whether it is one of ours."""
-        track = self._of.get(message.id)
-        if track is None:
+        group = self._of.get(message.id)
+        if group is None:
             return False
-        self._waits_no_more(track, message)
-        track.gone_out(message)
-        self._decide(track)
+        self._waits_no_more(group, message)
+        group.gone_out(message)
+        self._decide(group)
         return True
 
-    def _waits_no_more(self, track: MessageGroup, message: StoredMessage) -> None:
-        if track.ready is message:
-            self._unstand(track)
+    def _waits_no_more(self, group: MessageGroup, message: StoredMessage) -> None:
+        if group.ready is message:
+            self._unstand(group)
         self._line.held_count -= 1
         self.waiting_count -= 1
 
@@ -175,8 +175,8 @@ class MessageGroups:
         shelf = self._shelves.get(consumer)
         while shelf:
             message = shelf[0][-1]
-            track = self._of.get(message.id)
-            if track is not None and track.ready is message and track.owner is consumer:
+            group = self._of.get(message.id)
+            if group is not None and group.ready is message and group.owner is consumer:
                 return shelf[0]
             heapq.heappop(shelf)
         return None
@@ -187,8 +187,8 @@ class MessageGroups:
 
     def is_free(self, message: StoredMessage) -> bool:
         """Whether anybody may take a message that waits."""
-        track = self._of.get(message.id)
-        return track is None or (track.ready is message and track.owner is None)
+        group = self._of.get(message.id)
+        return group is None or (group.ready is message and group.owner is None)
 
     def knows(self, message: StoredMessage) -> bool:
         """Whether it belongs to a group or order."""
@@ -196,7 +196,7 @@ class MessageGroups:
 
     def is_binding(self, message: StoredMessage) -> bool:
         """Whether others wait for it, as of a gathered group or a global order."""
-        return isinstance(self._of.get(message.id), GatherTrack | OrderTrack)
+        return isinstance(self._of.get(message.id), GatheredGroup | OrderGroup)
 
     def owned_count(self, consumer: ConsumerView) -> int:
         """How many groups are this consumer's."""
@@ -204,146 +204,146 @@ class MessageGroups:
 
     def goes_with(self, message: StoredMessage) -> list[StoredMessage]:
         """A message that stands, and what goes out with it."""
-        track = self._of.get(message.id)
-        return [message] if track is None else track.with_first()
+        group = self._of.get(message.id)
+        return [message] if group is None else group.with_first()
 
     def take(self, message: StoredMessage, consumer: ConsumerView) -> list[StoredMessage]:
         """The message that stands, and what goes out with it, go out to a consumer."""
-        track = self._of[message.id]
-        goes = track.with_first()
-        self._unstand(track)
+        group = self._of[message.id]
+        goes = group.with_first()
+        self._unstand(group)
         for each in goes:
             self._line.held_count -= 1
             self.waiting_count -= 1
-            track.gone_out(each)
-        if track.owner is None and type(track) is MessageGroup:
-            track.owner = consumer
-            self._owned.setdefault(consumer, {})[track.key] = track
-        self._decide(track)
+            group.gone_out(each)
+        if group.owner is None and type(group) is MessageGroup:
+            group.owner = consumer
+            self._owned.setdefault(consumer, {})[group.key] = group
+        self._decide(group)
         return goes
 
     def whole(self, message: StoredMessage) -> list[int]:
         """The ids of the list that a message is part of; none for any other message."""
-        track = self._of.get(message.id)
-        if not isinstance(track, GatherTrack):
+        group = self._of.get(message.id)
+        if not isinstance(group, GatheredGroup):
             return []
-        return [track.members[number] for number in sorted(track.members)]
+        return [group.members[number] for number in sorted(group.members)]
 
     def part_of(self, message: StoredMessage) -> int:
         """How a delivery marks a message that is part of a list; 0 for any other."""
-        track = self._of.get(message.id)
-        if not isinstance(track, GatherTrack):
+        group = self._of.get(message.id)
+        if not isinstance(group, GatheredGroup):
             return 0
-        is_last = track.members.get(track.count) == message.id
+        is_last = group.members.get(group.count) == message.id
         return FLAG_PART | FLAG_LAST if is_last else FLAG_PART
 
     def consumer_left(self, consumer: ConsumerView) -> None:
         """Its groups are for others, as soon as nothing of them is out."""
         owned = self._owned.pop(consumer, {})
-        for track in list(owned.values()):
-            self._unstand(track)
-            track.owner = None
-            self._decide(track)
+        for group in list(owned.values()):
+            self._unstand(group)
+            group.owner = None
+            self._decide(group)
         self._shelves.pop(consumer, None)
 
     # for operators
 
     def held(self) -> Iterator[StoredMessage]:
         """What waits here and does not stand in the line."""
-        lists = self.gathering.tracks() if self.gathering is not None else []
-        for track in (*self._tracks.values(), *lists):
-            for message in track.waiting.values():
-                if track.ready is not message or track.owner is not None:
+        lists = self.gathering.groups() if self.gathering is not None else []
+        for group in (*self._groups.values(), *lists):
+            for message in group.waiting.values():
+                if group.ready is not message or group.owner is not None:
                     yield message
 
     def counts(self) -> dict[str, int]:
         """How many groups and global orders are here."""
-        kinds = [type(track) for track in self._tracks.values()]
-        lists = self.gathering.tracks() if self.gathering is not None else []
+        kinds = [type(group) for group in self._groups.values()]
+        lists = self.gathering.groups() if self.gathering is not None else []
         return {
             "groups": kinds.count(MessageGroup),
-            "orders": kinds.count(OrderTrack),
+            "orders": kinds.count(OrderGroup),
             "lists": len(lists),
-            "lists_open": sum(1 for track in lists if not track.is_whole),
+            "lists_open": sum(1 for group in lists if not group.is_whole),
         }
 
     @property
     def memory_bytes(self) -> int:
         """What on_memory was told in all, reckoned anew."""
-        lists = self.gathering.tracks() if self.gathering is not None else []
-        sizes = [track.memory_bytes for track in (*self._tracks.values(), *lists)]
-        return sum(sizes) + TRACKED_BYTES * len(self._of)
+        lists = self.gathering.groups() if self.gathering is not None else []
+        sizes = [group.memory_bytes for group in (*self._groups.values(), *lists)]
+        return sum(sizes) + GROUPED_BYTES * len(self._of)
 
     # inside
 
-    def _track(self, mark: Mark) -> MessageGroup:
+    def _group(self, mark: Mark) -> MessageGroup:
         key = mark.kind, mark.name, 0
-        found = self._tracks.get(key)
+        found = self._groups.get(key)
         if found is None:
-            found = OrderTrack(key) if mark.kind == "order" else MessageGroup(key)
-            self._tracks[key] = found
+            found = OrderGroup(key) if mark.kind == "order" else MessageGroup(key)
+            self._groups[key] = found
             self.on_memory(found.memory_bytes)
         return found
 
-    def _forget(self, track: MessageGroup) -> None:
-        if self._tracks.pop(track.key, None) is not None:
-            self.on_memory(-track.memory_bytes)
+    def _forget(self, group: MessageGroup) -> None:
+        if self._groups.pop(group.key, None) is not None:
+            self.on_memory(-group.memory_bytes)
 
-    def _decide(self, track: MessageGroup) -> None:
+    def _decide(self, group: MessageGroup) -> None:
         """Have the right message stand, and in the right place."""
-        if track.is_ending and not track.out:
-            self._free(track)
-        first, owner = track.first(), track.owner
+        if group.is_ending and not group.out:
+            self._free(group)
+        first, owner = group.first(), group.owner
         if first is not None and owner is not None and not owner.wants(first):
-            if track.out:
+            if group.out:
                 first = None  # its consumer has to settle those before another may have it
             else:
-                self._free(track)
-        if first is not track.ready:
-            self._unstand(track)
+                self._free(group)
+        if first is not group.ready:
+            self._unstand(group)
             if first is not None:
-                self._stand(track, first)
-        if track.is_empty:
-            self._rest(track)
+                self._stand(group, first)
+        if group.is_empty:
+            self._rest(group)
 
-    def _stand(self, track: MessageGroup, message: StoredMessage) -> None:
-        track.ready = message
+    def _stand(self, group: MessageGroup, message: StoredMessage) -> None:
+        group.ready = message
         self.is_woken = True
-        if track.owner is None:
+        if group.owner is None:
             self._line.stand(message)
             self.on_free(message)
         else:
-            shelf = self._shelves.setdefault(track.owner, [])
+            shelf = self._shelves.setdefault(group.owner, [])
             heapq.heappush(shelf, self._line.entry(message))
 
-    def _unstand(self, track: MessageGroup) -> None:
-        message, track.ready = track.ready, None
-        if message is not None and track.owner is None:
+    def _unstand(self, group: MessageGroup) -> None:
+        message, group.ready = group.ready, None
+        if message is not None and group.owner is None:
             self._line.unstand(message)
 
-    def _free(self, track: MessageGroup) -> None:
+    def _free(self, group: MessageGroup) -> None:
         """Its consumer owns it no more; nothing of it is out."""
-        self._unstand(track)
-        track.is_ending = False
-        owner, track.owner = track.owner, None
+        self._unstand(group)
+        group.is_ending = False
+        owner, group.owner = group.owner, None
         if owner is not None:
-            self._owned[owner].pop(track.key, None)
+            self._owned[owner].pop(group.key, None)
 
-    def _rest(self, track: MessageGroup) -> None:
+    def _rest(self, group: MessageGroup) -> None:
         """Nothing of it is here: an owned group is remembered for a while."""
-        if isinstance(track, GatherTrack):
+        if isinstance(group, GatheredGroup):
             assert self.gathering is not None, "only a queue that gathers has lists"
-            if self.gathering.forget(track):
-                self.on_memory(-track.memory_bytes)
-        elif track.owner is None:
-            if self._idle.pop(track.key, None) is not None:
-                self._idle_bytes -= track.memory_bytes
-            self._forget(track)
+            if self.gathering.forget(group):
+                self.on_memory(-group.memory_bytes)
+        elif group.owner is None:
+            if self._idle.pop(group.key, None) is not None:
+                self._idle_bytes -= group.memory_bytes
+            self._forget(group)
         else:
-            if track.key not in self._idle:
-                self._idle_bytes += track.memory_bytes
-            self._idle[track.key] = track
-            self._idle.move_to_end(track.key)
+            if group.key not in self._idle:
+                self._idle_bytes += group.memory_bytes
+            self._idle[group.key] = group
+            self._idle.move_to_end(group.key)
             while len(self._idle) > GROUPS_REMEMBERED or self._idle_bytes > REMEMBERED_BYTES_MAX:
                 oldest = self._idle.popitem(last=False)[1]
                 self._idle_bytes -= oldest.memory_bytes

@@ -121,8 +121,8 @@ class Recovery(StateTables):
         line.recovered([*logged.waiting.values(), *logged.out.values()], logged.packed())
         line.history.update(logged.history)
         line.count_anew()
-        if line.tracks is not None:
-            self.state.order_clock = max(self.state.order_clock, line.tracks.clock)
+        if line.groups is not None:
+            self.state.order_clock = max(self.state.order_clock, line.groups.clock)
         self.state.waiting_bytes += line.size_bytes
         self.offers.fill(place, out)
         for message_id, due_ms in logged.due.items():

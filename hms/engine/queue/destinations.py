@@ -75,8 +75,8 @@ class Place:
     @property
     def takes_packed(self) -> bool:
         """What a boot found may wait as it lies in the log: nothing here looks at each message."""
-        tracks = self.line.tracks
-        return self.line.sort is None and (tracks is None or tracks.gathering is None)
+        groups = self.line.groups
+        return self.line.sort is None and (groups is None or groups.gathering is None)
 
     @property
     def holders(self) -> list[ConsumerView]:
@@ -92,10 +92,10 @@ class Place:
         """The first message that the consumer may take and others may too."""
         return self.line.first()
 
-    def has_tracks(self) -> bool:
+    def has_groups(self) -> bool:
         """Groups or global orders are here, so that messages go out one by one."""
-        tracks = self.line.tracks
-        return tracks is not None and tracks.waiting_count > 0
+        groups = self.line.groups
+        return groups is not None and groups.waiting_count > 0
 
     def _came(self, consumer: ConsumerView) -> None:
         self.consumers.append(consumer)
@@ -112,8 +112,8 @@ class Place:
         self.consumers.remove(consumer)
         self.line.totals.consumers -= 1
         self._count_priority(consumer.priority, -1)
-        if self.line.tracks is not None:
-            self.line.tracks.consumer_left(consumer)
+        if self.line.groups is not None:
+            self.line.groups.consumer_left(consumer)
 
 
 class Queue(Place):
@@ -196,8 +196,8 @@ class Queue(Place):
         if not self.candidates or not messages:
             return
         self._looking.asked += len(self.candidates)
-        tracks = self.line.tracks
-        alone = messages if tracks is None else [m for m in messages if not tracks.knows(m)]
+        groups = self.line.groups
+        alone = messages if groups is None else [m for m in messages if not groups.knows(m)]
         if alone:
             offer = self.line.open_scan().offer(alone)
             for found in self.candidates.values():
@@ -210,16 +210,16 @@ class Queue(Place):
     ) -> None:
         """Groups and global orders count here from now on, and what the configuration has of it;
         on_memory: told of the bytes that they take."""
-        tracks = self.line.tracks = MessageGroups(self.line)
-        tracks.on_memory = on_memory
-        tracks.on_free = self._freed
+        groups = self.line.groups = MessageGroups(self.line)
+        groups.on_memory = on_memory
+        groups.on_free = self._freed
         self.line.count_keys(on_memory)
         if configured is None:
             return
         if configured.sort is not None:
             self.line.sort_by(MessageSort(configured.sort))
         if configured.is_gathering:
-            tracks.gathering = GroupAssembly(configured.group_life_ms)
+            groups.gathering = GroupAssembly(configured.group_life_ms)
 
     def _freed(self, message: StoredMessage) -> None:
         self._looking.asked += len(self.candidates)
@@ -292,7 +292,7 @@ class Subscription(Place):
         """It stands for subscriptions of another node of the cluster."""
         self.redefine(definition)
         if self.is_shared:
-            self.line.tracks = MessageGroups(self.line)
+            self.line.groups = MessageGroups(self.line)
         self.take_over()
         self.is_removed = False
         self.owner: Owner = NO_OWNER

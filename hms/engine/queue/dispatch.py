@@ -54,8 +54,8 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
         state.outgoing.rest[id(place)] = place
         return
     before = state.outgoing.effort
-    if line.tracks is not None and line.tracks.waiting_count:
-        _dispatch_tracked(state, place, fx)
+    if line.groups is not None and line.groups.waiting_count:
+        _dispatch_grouped(state, place, fx)
     else:
         _dispatch_plain(state, place, fx)
     if state.outgoing.effort == before:
@@ -205,13 +205,13 @@ def _more_is_due(state: State) -> bool:
     return state.outgoing.is_due
 
 
-def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) -> None:
+def _dispatch_grouped(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """The same where groups or global orders decide who gets what, and when."""
-    tracks = place.line.tracks
-    assert tracks is not None, f"{place.name} has no groups"
-    if tracks.is_handing_out:
+    groups = place.line.groups
+    assert groups is not None, f"{place.name} has no groups"
+    if groups.is_handing_out:
         return  # it is called by what it does itself; it goes on until nothing more goes out
-    tracks.is_handing_out = is_any = True
+    groups.is_handing_out = is_any = True
     while is_any and state.outgoing.effort < DELIVERED_AT_ONCE:
         left = DELIVERED_AT_ONCE - state.outgoing.effort
         hand_out = HandOut(place, state.now_ms, left, partial(_room_bytes, state, place))
@@ -222,15 +222,15 @@ def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) ->
         discard(state, place, hand_out.expired, Cause.EXPIRED, fx)
         state.outgoing.effort += len(hand_out.expired)
         is_any = bool(hand_out.batches or hand_out.expired)
-    tracks.is_handing_out = tracks.is_woken = False
+    groups.is_handing_out = groups.is_woken = False
 
 
 def wake(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Deliver what may go out now because something was settled or has left (F-C16, F-C17)."""
-    tracks = place.line.tracks
-    if tracks is not None and tracks.is_woken:
+    groups = place.line.groups
+    if groups is not None and groups.is_woken:
         dispatch(state, place, fx)
-        tracks.is_woken = tracks.is_handing_out
+        groups.is_woken = groups.is_handing_out
 
 
 def _with_room(
@@ -313,8 +313,8 @@ def _deliver(
         fx.must_wait, is_recorded = True, place.is_durable
         write_ranges(state, place, RecordType.DELIVERED, messages, fx)
     parts = None
-    if line.tracks is not None and line.tracks.gathering is not None:
-        parts = [line.tracks.part_of(m) for m in messages]
+    if line.groups is not None and line.groups.gathering is not None:
+        parts = [line.groups.part_of(m) for m in messages]
     consumer.credit -= len(messages) if parts is None else _lists_and_others(parts)
     size_bytes = sum(map(length_of, messages))
     consumer.room_bytes -= size_bytes
@@ -358,7 +358,7 @@ def acknowledge(
     line.counters.acknowledged += count
     line.totals.acknowledged += count
     write_ranges(state, place, RecordType.ACKNOWLEDGED, messages, fx)
-    if line.tracks is not None and line.tracks.is_woken:
+    if line.groups is not None and line.groups.is_woken:
         wake(state, place, fx)
 
 
@@ -415,7 +415,7 @@ def write_ranges(
     for start in range(0, len(spans), RANGES_PER_RECORD):
         chunk = spans[start : start + RANGES_PER_RECORD]
         records.append(ranges(kind, place.number, state.now_ms, chunk, cause))
-    tracks = place.line.tracks
-    if len(records) > 1 and tracks is not None and tracks.gathering is not None:
+    groups = place.line.groups
+    if len(records) > 1 and groups is not None and groups.gathering is not None:
         records = [group(0, 0, 0, state.now_ms, records)]  # no list is settled by halves
     fx.records += records

@@ -2,7 +2,7 @@
 
 Theory of operation. A message is WAITING, DELAYED (it waits, but not before its time) or OUT
 (delivered, not settled); it leaves by being acknowledged or discarded. Waiting messages stand in
-their order (ready_queue.py), or their group or global order holds them back (ordering/track.py).
+their order (ready_queue.py), or their group or global order holds them back (hms/engine/groups/).
 """
 
 import heapq
@@ -67,7 +67,7 @@ class PendingList:
         self._index: dict[int, StoredMessage] | None = None
         self._scan: ScanOrder | None = None
         self._delayed = Delayed()
-        self.tracks: MessageGroups | None = None
+        self.groups: MessageGroups | None = None
         """Groups and global orders, where there can be some (F-C16, F-C17)."""
 
     # adding
@@ -92,8 +92,8 @@ class PendingList:
                 for message in [m for m in messages if m.kind == KIND_FILE]:
                     self.has_files = True
                     message.came()
-            if self.tracks is not None and uses & (HEADS | ORDERED):
-                rest = self.tracks.arrived(messages)
+            if self.groups is not None and uses & (HEADS | ORDERED):
+                rest = self.groups.arrived(messages)
             if uses & EXPIRING:
                 for message in [m for m in messages if m.expires_at_ms]:
                     self._expiring.add(message)
@@ -126,7 +126,7 @@ class PendingList:
         self._move_waiting(1)
         if deliveries:
             self.history[message.id] = (deliveries, attempts)
-        if self.tracks is None or not self.tracks.came_back(message):
+        if self.groups is None or not self.groups.came_back(message):
             self._ready.enter(message)
         if message.expires_at_ms:
             self._expiring.add(message)
@@ -143,13 +143,13 @@ class PendingList:
         self.history[message.id] = (deliveries, attempts)
         self._delayed.add(message, due_ms)
         self.totals.delayed += 1
-        if self.tracks is not None:
-            self.tracks.comes_later(message)
+        if self.groups is not None:
+            self.groups.comes_later(message)
 
     def delay(self, message: StoredMessage, due_ms: int) -> None:
         """A waiting message waits on, but not before due_ms."""
         has_failed = self.attempts(message) > 0
-        if self.tracks is None or not self.tracks.delayed(message, has_failed=has_failed):
+        if self.groups is None or not self.groups.delayed(message, has_failed=has_failed):
             self._skip(message)
         self._forget_waiting(message)
         self._delayed.add(message, due_ms)
@@ -208,8 +208,8 @@ class PendingList:
     def take_with(self, message: StoredMessage, consumer: ConsumerView) -> list[StoredMessage]:
         """A message that stands goes out to a consumer, with those that belong to it."""
         goes = [message]
-        if self.tracks is not None and self.tracks.knows(message):
-            goes = self.tracks.take(message, consumer)
+        if self.groups is not None and self.groups.knows(message):
+            goes = self.groups.take(message, consumer)
         else:
             self._skip(message)
         for each in goes:
@@ -246,8 +246,8 @@ class PendingList:
             message = ready.pop()
             self._forget_waiting(message)
             is_over = 0 < message.expires_at_ms <= now_ms
-            if self.tracks is not None:
-                (self.tracks.left if is_over else self.tracks.picked)(message)
+            if self.groups is not None:
+                (self.groups.left if is_over else self.groups.picked)(message)
                 ready.has_left(message)
             if is_over:
                 self._leave(message)
@@ -272,19 +272,19 @@ class PendingList:
 
     def take_one(self, message: StoredMessage) -> None:
         """One waiting message, from wherever it stands, goes out."""
-        if self.tracks is None or not self.tracks.picked(message):
+        if self.groups is None or not self.groups.picked(message):
             self._skip(message)
         self._forget_waiting(message)
         self._move_out(1)
 
     def remove(self, message: StoredMessage) -> None:
         """A waiting or delayed message leaves for good."""
-        is_tracked = self.tracks is not None and self.tracks.left(message)
+        is_grouped = self.groups is not None and self.groups.left(message)
         if self._delayed.remove(message.id):
             self.totals.delayed -= 1
             self._leave(message)
             return
-        if not is_tracked:
+        if not is_grouped:
             self._skip(message)
         self._forget_waiting(message)
         self._leave(message)
@@ -292,8 +292,8 @@ class PendingList:
     def remove_everything(self) -> list[StoredMessage]:
         """All that waits or is delayed leaves for good; one by one it took ten times as long."""
         messages = self.everything()
-        has_tracked = self.tracks is not None and self.tracks.waiting_count > 0
-        if self._delayed or self.history or has_tracked or self.has_files:
+        has_grouped = self.groups is not None and self.groups.waiting_count > 0
+        if self._delayed or self.history or has_grouped or self.has_files:
             for message in messages:
                 self.remove(message)
             if not self.waiting_count:
@@ -315,16 +315,16 @@ class PendingList:
 
     def remove_held(self) -> StoredMessage:
         """Some message that its group holds up leaves for good; there is one."""
-        assert self.tracks is not None, f"{self.name} has no groups"
-        message = next(self.tracks.held())
+        assert self.groups is not None, f"{self.name} has no groups"
+        message = next(self.groups.held())
         self.remove(message)
         return message
 
     def settle(self, message: StoredMessage) -> None:
         """A message that was out leaves for good."""
         self._move_out(-1)
-        if self.tracks is not None:
-            self.tracks.left(message)
+        if self.groups is not None:
+            self.groups.left(message)
         self._leave(message)
 
     def settle_all(self, messages: list[StoredMessage]) -> int:
@@ -346,9 +346,9 @@ class PendingList:
 
     def forget_settled(self, messages: list[StoredMessage]) -> None:
         """What is known of messages that count no more."""
-        if self.tracks is not None and self.tracks.is_any:
+        if self.groups is not None and self.groups.is_any:
             for message in messages:
-                self.tracks.left(message)
+                self.groups.left(message)
         if self.number and len(messages) == 1:
             if messages[0].block is not None:
                 messages[0].block.left_by(messages, self.number)
@@ -387,7 +387,7 @@ class PendingList:
 
     def in_order(self) -> Iterator[StoredMessage]:
         """Waiting messages in the order in which they would be taken; changes nothing."""
-        held = self.tracks.held() if self.held_count and self.tracks is not None else ()
+        held = self.groups.held() if self.held_count and self.groups is not None else ()
         return self._ready.in_order(held)
 
     def arrivals(
@@ -395,7 +395,7 @@ class PendingList:
     ) -> Iterator[StoredMessage]:
         """All that waits, is held back or delayed, and those others, as they arrived: those after a
         place in that order, or before it. Nothing may come or go meanwhile."""
-        held = self.tracks.held() if self.held_count and self.tracks is not None else ()
+        held = self.groups.held() if self.held_count and self.groups is not None else ()
         more = [*others, *held]
         if is_newest_first:
             more = [m for m in more if m.seq < after]
@@ -429,7 +429,7 @@ class PendingList:
     @property
     def is_plain(self) -> bool:
         """Neither keys nor groups order what waits."""
-        return self.sort is None and (self.tracks is None or not self.tracks.waiting_count)
+        return self.sort is None and (self.groups is None or not self.groups.waiting_count)
 
     @property
     def stays_count(self) -> int:
@@ -451,7 +451,7 @@ class PendingList:
     def open_scan(self) -> ScanOrder:
         """Waiting messages in their order, kept from now on; for selectors, who have it grow."""
         if self._scan is None:
-            held = list(self.tracks.held()) if self.held_count and self.tracks is not None else []
+            held = list(self.groups.held()) if self.held_count and self.groups is not None else []
             back, run = self._ready.begun()
             self._index = {}
             self._scan = ScanOrder(self._index, self.sort, chain(held, back), run)

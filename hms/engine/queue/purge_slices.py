@@ -19,7 +19,7 @@ __all__ = ["PURGED_AT_ONCE", "begin_ending", "end_later", "lift_ending", "purge_
 
 PURGED_AT_ONCE = 10_000
 """Messages: 10 ms."""
-TRACKED_AT_ONCE = 1_000
+GROUPED_AT_ONCE = 1_000
 """The same of those that groups and global orders have."""
 _ANY = 1 << 60
 
@@ -30,8 +30,8 @@ def purge_some(
     """How many messages were discarded; 0 when what waits may go at once. now_ms 0: what is past
     its time is no exception."""
     line = place.line
-    if place.has_tracks():
-        return _purge_tracked(state, place, cause, fx, now_ms)
+    if place.has_groups():
+        return _purge_grouped(state, place, cause, fx, now_ms)
     if line.waiting_count <= PURGED_AT_ONCE:
         return 0
     expired: list[StoredMessage] = []
@@ -42,23 +42,23 @@ def purge_some(
     return len(messages) + len(expired)
 
 
-def _purge_tracked(
+def _purge_grouped(
     state: State, place: Queue | Subscription, cause: Cause, fx: Effects, now_ms: int
 ) -> int:
     """Those first that may not be taken now, so that nothing else may be taken for it. No list is
     discarded by halves: they go at once."""
-    line, tracks = place.line, place.line.tracks
-    if tracks is None or tracks.gathering is not None or line.waiting_count <= TRACKED_AT_ONCE:
+    line, groups = place.line, place.line.groups
+    if groups is None or groups.gathering is not None or line.waiting_count <= GROUPED_AT_ONCE:
         return 0
     expired: list[StoredMessage] = []
-    held = list(islice(tracks.held(), TRACKED_AT_ONCE))
+    held = list(islice(groups.held(), GROUPED_AT_ONCE))
     for message in held:
         line.remove(message)
     messages = [m for m in held if not 0 < m.expires_at_ms <= now_ms]
     if len(messages) < len(held):
         expired = [m for m in held if 0 < m.expires_at_ms <= now_ms]
     if not held:
-        messages = line.take(TRACKED_AT_ONCE, _ANY, now_ms, expired, TRACKED_AT_ONCE)
+        messages = line.take(GROUPED_AT_ONCE, _ANY, now_ms, expired, GROUPED_AT_ONCE)
         line.settle_all(messages)
     discard(state, place, messages, cause, fx)
     discard(state, place, expired, Cause.EXPIRED, fx)

@@ -383,7 +383,7 @@ def _stamped(state: State, pending: PendingBatch, queue: Queue, batch: Incoming)
     if batch.uses & DELAYED:
         rows, pack = stamped_with_time(rows, pack, pending.timestamp_ms)
     if batch.uses & ORDERED:
-        rows, pack = stamped_with_clock(state, rows, pack, queue.line.tracks)
+        rows, pack = stamped_with_clock(state, rows, pack, queue.line.groups)
     return accepted(pack, rows)
 
 

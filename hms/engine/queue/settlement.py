@@ -75,9 +75,9 @@ def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[Store
         if sum([last - first + 1 for first, last in spans]) > WIDE * (len(out) + 1):
             spans = [(i, i) for i in _ids_within(out, spans)]
         found = [out.pop(i) for first, last in spans for i in range(first, last + 1) if i in out]
-    tracks = consumer.place.line.tracks
-    if tracks is not None and tracks.gathering is not None:
-        found = _whole_lists(tracks, out, found)
+    groups = consumer.place.line.groups
+    if groups is not None and groups.gathering is not None:
+        found = _whole_lists(groups, out, found)
     size_bytes = sum(map(length_of, found))
     consumer.out_bytes -= size_bytes
     if (limit := consumer.session.connection.in_flight) is not None:
@@ -134,9 +134,9 @@ def note_seen(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> None:
     """The application has those of the ids that are out to the consumer; of a list, all of it."""
     out, known = consumer.out, [(one, one) for one in consumer.seen]
     ids = _ids_within(out, [*known, *spans])
-    tracks = consumer.place.line.tracks
-    if tracks is not None and tracks.gathering is not None:
-        ids = [i for one in ids for i in (tracks.whole(out[one]) or (one,)) if i in out]
+    groups = consumer.place.line.groups
+    if groups is not None and groups.gathering is not None:
+        ids = [i for one in ids for i in (groups.whole(out[one]) or (one,)) if i in out]
     consumer.seen = dict.fromkeys(ids)
 
 
@@ -156,11 +156,11 @@ def take_from_work(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list
 
 
 def _whole_lists(
-    tracks: MessageGroups, out: dict[int, StoredMessage], found: list[StoredMessage]
+    groups: MessageGroups, out: dict[int, StoredMessage], found: list[StoredMessage]
 ) -> list[StoredMessage]:
     """With each message the others of its list: it is settled as one (F-C17)."""
     by_id = {m.id: m for m in found}
-    wanted = dict.fromkeys(i for m in found for i in (tracks.whole(m) or (m.id,)))
+    wanted = dict.fromkeys(i for m in found for i in (groups.whole(m) or (m.id,)))
     by_id |= {i: out.pop(i) for i in wanted if i in out}
     return [by_id[i] for i in wanted if i in by_id]
 
@@ -215,8 +215,8 @@ def give_back_all(
 def early_ms(state: State, place: Queue | Subscription, messages: Sequence[StoredMessage]) -> int:
     """How long messages wait that a client took for expired: its clock may be ahead of the node's,
     and they would go to and fro until they are."""
-    tracks = place.line.tracks
-    if tracks is not None and any(map(tracks.knows, messages)):
+    groups = place.line.groups
+    if groups is not None and any(map(groups.knows, messages)):
         return 0  # others would have to wait for them
     is_early = any(message.expires_at_ms > state.now_ms for message in messages)
     return RELEASED_EARLY_MS if is_early else 0
@@ -288,14 +288,14 @@ def _doomed_lists(
 ) -> dict[int, Death]:
     """The messages of lists of which one is not tried again: they are whole, or dead letters. That
     they failed is recorded at once, so that a crash in between leaves none of them behind."""
-    tracks = place.line.tracks
-    if tracks is None or tracks.gathering is None or how not in (Return.FAILED, Return.REJECTED):
+    groups = place.line.groups
+    if groups is None or groups.gathering is None or how not in (Return.FAILED, Return.REJECTED):
         return {}
     doomed: dict[int, Death] = {}
     for message in messages:
         death = _death(place, message, place.line.attempts(message) + 1, how, said)
         if death is not None:
-            doomed |= dict.fromkeys(tracks.whole(message), death)
+            doomed |= dict.fromkeys(groups.whole(message), death)
     write_ranges(state, place, RecordType.FAILED, [m for m in messages if m.id in doomed], fx)
     return doomed
 
@@ -357,11 +357,11 @@ def bury_overdue(state: State, place: Queue | Subscription, fx: Effects) -> None
 
 def bury_incomplete(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Lists that waited too long for what is missing, or can never be whole (F-C17)."""
-    tracks = place.line.tracks
-    if tracks is None or tracks.gathering is None:
+    groups = place.line.groups
+    if groups is None or groups.gathering is None:
         return
-    for waiting in tracks.gathering.overdue(state.now_ms):
-        tracks.gathering.incomplete_count += 1
+    for waiting in groups.gathering.overdue(state.now_ms):
+        groups.gathering.incomplete_count += 1
         dead = [(message, place.line.attempts(message)) for message in waiting]
         for message in waiting:
             place.line.remove(message)

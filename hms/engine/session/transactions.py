@@ -206,7 +206,7 @@ def take_effect(
     state.spreads.takes_all = False
     for received in work.received().all():
         records += _settled(state, received, is_much=len(work.acknowledged) > FORGOTTEN_AT_ONCE)
-        if received.place.line.tracks is not None:  # what waited for these may go out
+        if received.place.line.groups is not None:  # what waited for these may go out
             touched[id(received.place)] = received.place
     _ended(state, work)
     return records, list(touched.values())

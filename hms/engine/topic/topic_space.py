@@ -275,8 +275,8 @@ class TopicSpace:
             node.subscribers += 1
         subscription.owner = self._shares.acting or subscription.definition.client_id or NO_OWNER
         self._take(subscription, 1)
-        if subscription.line.tracks is not None:
-            subscription.line.tracks.on_memory = self._shares.take_groups
+        if subscription.line.groups is not None:
+            subscription.line.groups.on_memory = self._shares.take_groups
         self._orders += 1
         subscription.order = self._orders
         self.subscriptions[subscription.order] = subscription

@@ -252,7 +252,7 @@ def _grouped(peer, queue, groups, count=WAITING):
 @pytest.mark.parametrize("verb", ["queue.purge", "queue.delete"])
 def test_what_waits_in_groups_goes_in_slices(node, peer, monkeypatch, groups, verb):
     """200,000 messages of 5,000 groups were purged under one hold of 1.0 s."""
-    monkeypatch.setattr(purge_slices, "TRACKED_AT_ONCE", PURGED)
+    monkeypatch.setattr(purge_slices, "GROUPED_AT_ONCE", PURGED)
     peer.request(wire.Administer("queue.create", {"name": "mine"}))
     _grouped(peer, "mine", groups)
     more = {} if verb == "queue.purge" else {"force": True, "discard": True}

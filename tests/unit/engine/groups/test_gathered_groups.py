@@ -136,7 +136,7 @@ def test_a_list_that_never_completes_becomes_dead_letters_with_their_reason(rig)
     rig.pass_time(1)
     assert _letters(rig) == {"g1": "GROUP_INCOMPLETE", "g3": "GROUP_INCOMPLETE"}
     assert rig.line("lists").counters.dead_lettered == 2
-    assert rig.line("lists").tracks.gathering.incomplete_count == 1
+    assert rig.line("lists").groups.gathering.incomplete_count == 1
 
 
 def test_the_time_of_a_list_goes_on_over_a_restart(rig):

@@ -170,7 +170,7 @@ def test_each_message_carries_the_clock_of_its_order_which_never_runs_back(rig):
 def test_a_clock_that_is_ahead_is_taken_over(rig):
     """A message of another node was sent before what its receiver sends now: it must stay so."""
     _send(rig, "1")
-    rig.line().tracks.clock += 5 << 16
+    rig.line().groups.clock += 5 << 16
     _send(rig, "2")
     clocks = [m.head().node[NODE_ORDER_CLOCK] for m in rig.line().in_order()]
     assert clocks[1] - clocks[0] == (5 << 16) + 1

@@ -142,7 +142,7 @@ def test_idle_groups_are_remembered_up_to_a_limit(rig, monkeypatch):
     for n in range(50):
         rig.send("x", JMSXGroupID=f"g{n}")
         rig.acknowledge("c")
-    assert rig.line().tracks.counts()["groups"] == 3
+    assert rig.line().groups.counts()["groups"] == 3
 
 
 def test_idle_groups_are_remembered_up_to_so_many_bytes(rig, monkeypatch):
@@ -152,14 +152,14 @@ def test_idle_groups_are_remembered_up_to_so_many_bytes(rig, monkeypatch):
     for n in range(50):
         rig.send("x", JMSXGroupID=f"g{n}" + "x" * 10_000)
         rig.acknowledge("c")
-    tracks = rig.line().tracks
-    assert tracks.memory_bytes == tracks._idle_bytes <= 100_000
-    assert 7 <= tracks.counts()["groups"] <= 9
+    groups = rig.line().groups
+    assert groups.memory_bytes == groups._idle_bytes <= 100_000
+    assert 7 <= groups.counts()["groups"] <= 9
 
 
 def test_what_groups_take_counts_in_the_quota(rig):
     """400,000 messages, each of a group of its own, took six times what the quota counted."""
-    state, tracks = rig.engine.state, rig.line().tracks
+    state, groups = rig.engine.state, rig.line().groups
     before, waiting = state.resident_bytes, state.waiting_bytes
     tracemalloc.start()
     try:
@@ -173,12 +173,12 @@ def test_what_groups_take_counts_in_the_quota(rig):
         tracemalloc.stop()
     counted = state.resident_bytes - before
 
-    assert taken <= counted == state.waiting_bytes - waiting + tracks.memory_bytes
-    assert tracks.memory_bytes > 500 * message_groups.TRACKED_BYTES
+    assert taken <= counted == state.waiting_bytes - waiting + groups.memory_bytes
+    assert groups.memory_bytes > 500 * message_groups.GROUPED_BYTES
     rig.consume("c", credit=1000)
     rig.acknowledge("c")
     rig.close("c")
-    assert tracks.memory_bytes == state.resident_bytes == 0
+    assert groups.memory_bytes == state.resident_bytes == 0
 
 
 def test_a_group_that_nobody_has_costs_nothing_when_it_is_empty(rig):
@@ -186,7 +186,7 @@ def test_a_group_that_nobody_has_costs_nothing_when_it_is_empty(rig):
     for n in range(10):
         rig.send("x", JMSXGroupID=f"g{n}", ttl_ms=1)
     rig.pass_time(10)
-    assert rig.line().tracks.counts()["groups"] == 0
+    assert rig.line().groups.counts()["groups"] == 0
     assert rig.line().held_count == rig.line().waiting_count == 0
 
 

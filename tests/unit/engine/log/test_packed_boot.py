@@ -143,7 +143,7 @@ def test_messages_of_a_group_keep_their_order_and_others_are_packed(tmp_path, ma
 
     after = JournalNode(tmp_path, SETTINGS)
     assert made == {"packed": 0, "each": BATCH}
-    assert after.engine.state.queues["orders"].line.tracks.waiting_count == BATCH
+    assert after.engine.state.queues["orders"].line.groups.waiting_count == BATCH
     assert after.waiting() == before
 
 

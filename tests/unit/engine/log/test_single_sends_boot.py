@@ -125,7 +125,7 @@ def test_messages_of_a_group_keep_their_order(tmp_path, made):
 
     after = JournalNode(tmp_path, SETTINGS)
     assert len(made) == 1 + SENDS
-    assert after.engine.state.queues["orders"].line.tracks.waiting_count == SENDS
+    assert after.engine.state.queues["orders"].line.groups.waiting_count == SENDS
     assert after.waiting() == before
     after.close()
 

@@ -12,7 +12,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 40)), max_size=8)
 
 
 class _Line:
-    tracks = None
+    groups = None
 
 
 class _Place:
