@@ -1,9 +1,9 @@
-/* The inner loops of packing.py, compiled: the same results, a few times sooner.
+/* The inner loops of packed_messages.py, compiled: the same results, a few times sooner.
 
-   Optional: where this module was not built, packing.py does it all in Python. Nothing is judged
-   here. What does not add up is answered with None, and packing.py finds out why and tells it.
+   Optional: where this module was not built, packed_messages.py does it all in Python. Nothing is judged
+   here. What does not add up is answered with None, and packed_messages.py finds out why and tells it.
 
-   Layouts: packing.py, ROW and DELIVERED_ROW; all numbers are little-endian. */
+   Layouts: packed_messages.py, ROW and DELIVERED_ROW; all numbers are little-endian. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

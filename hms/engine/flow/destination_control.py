@@ -31,7 +31,7 @@ class LimitBehavior(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a destination or node takes; 0: no limit. active_max, backups_max: see consumers.py."""
+    """What a destination or node takes; 0: no limit. active_max, backups_max: of consumers."""
 
     messages_max: int = 0
     bytes_max: int = 0

@@ -1,9 +1,9 @@
 """Topics: strings, patterns, and what finds one by the other. No I/O, no clock.
 
-strings, patterns   what topics and subscriptions are called (PUBSUB §3 … §5)
-index               which subscriptions a publication reaches
-tree, objects       which topics exist, and whose attributes they have (§3, §6)
-retained, delivery  what later subscribers get, and who has to take a publication (§8)
+topic_strings, patterns   what topics and subscriptions are called (PUBSUB §3 … §5)
+filter_index              which subscriptions a publication reaches
+topic_tree, topic_objects which topics exist, and whose attributes they have (§3, §6)
+retained, delivery_mode   what later subscribers get, and who has to take a publication (§8)
 """
 
 from hms.engine.topic.delivery_mode import Delivery, Missed, check_delivery

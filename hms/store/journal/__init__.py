@@ -1,11 +1,11 @@
 """The journal: a log in segment files that are written with zeros beforehand.
 
-format    bytes of segment and record headers        backlog   append: numbers and boundaries
-disk      the system calls, replaceable              segment   the file being written
-lock      one process per directory                  spare     the file to be written next
-reserve   files for what must be written on a full disk
-walk      records of a file, one after the other     recovery  what is found at boot
-journal   all of it together                         reader    for others, without the lock
+format           bytes of segment and record headers    disk       the system calls, replaceable
+append_backlog   numbers and boundaries of an append    lock       one process per directory
+segment          the file being written                 reader     for others, without the lock
+segment_manager  all other files of the log             recovery   what is found at boot
+segment_walk     records of a file, in order            journal    all of it together
+preallocated_segment, space_reserve  the file to be written next; files for a full disk
 """
 
 from hms.store.journal.disk import REAL_DISK, Disk, RealDisk

@@ -150,7 +150,7 @@ def test_what_is_no_type_of_tuples_is_refused(wrong):
 @needs_native
 @pytest.mark.parametrize("rows", [[1], [()], [(1,)], [("1", 2)], [(2**70, 1)]])
 def test_rows_that_are_none_are_refused_or_not_understood(rows):
-    """They come from packing.py alone, and still nothing is read through them."""
+    """They come from packed_messages.py alone, and still nothing is read through them."""
     compiled = importlib.import_module("hms.wire._native")
     with contextlib.suppress(TypeError, OverflowError):
         assert compiled.slice_payloads(bytes(200), rows, 0) is None
