@@ -1,4 +1,4 @@
-"""Listening: the in-process listeners of a session, called one at a time, in order (F-E2).
+"""Listener calls: the in-process listeners of a session, called one at a time, in order (F-E2).
 
 A consumer, session or connection is closed when the listener that is running for it has ended; when
 that listener itself asks, behind it: close() returns at once, the message is settled by how the

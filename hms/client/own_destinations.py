@@ -1,4 +1,4 @@
-"""Creating: destinations that a client makes for itself or looks up (F-C4, F-C6, F-C7)."""
+"""Own destinations: those that a client makes for itself or looks up (F-C4, F-C6, F-C7)."""
 
 import re
 from typing import Any

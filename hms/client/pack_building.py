@@ -1,4 +1,4 @@
-"""Streaming: messages of any form an application gives, encoded and cut into frames."""
+"""Pack building: messages of any form an application gives, encoded and cut into frames."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

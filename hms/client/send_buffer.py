@@ -1,4 +1,4 @@
-"""Sending: messages of one producer, packed into frames, kept until confirmed. No socket or clock.
+"""Send buffer: messages of one producer, packed into frames, kept until confirmed. No socket.
 
 A message waits in the pack while frames are in flight, so that the busier the connection is, the
 fuller its frames are; with nothing in flight it leaves at once. A frame leaves when the window has

@@ -1,4 +1,4 @@
-"""Settling: what a session says about the messages that its application has. No socket or clock.
+"""Settlement: what a session says about the messages that its application has. No socket or clock.
 
 AUTO: a message is acknowledged when the application has it; acknowledgements are held back until
 256 of them, or a tick, or a receive that would block sends them together. DUPS_OK: until ten of

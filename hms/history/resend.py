@@ -1,4 +1,4 @@
-"""Sending again: chunks of a run, each in one transaction with the ledger that says so."""
+"""Resend: chunks of a run, each in one transaction with the ledger that says so."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack

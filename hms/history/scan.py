@@ -1,4 +1,4 @@
-"""Scanning: from the files of an archive and the segments of a log to batches of events.
+"""Scan: from the files of an archive and the segments of a log to batches of events.
 
 What is read was planned before (see planning), part by part.
 """

@@ -1,4 +1,4 @@
-"""Appending: records of the engine go to the store, and their owners learn where they lie."""
+"""Log append: records of the engine go to the store, and their owners learn where they lie."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Speaking: one side of a conversation as an object, for clients and for generator services."""
+"""Conversation: one side of a conversation as an object, for clients and for generator services."""
 
 from time import monotonic
 from types import TracebackType

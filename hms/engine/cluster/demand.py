@@ -1,4 +1,4 @@
-"""Appetite: what other nodes asked for goes to them as soon as it is there.
+"""Demand: what other nodes asked for goes to them as soon as it is there.
 
 An ask stands until it is filled, replaced or too old, so what arrives later need not wait for the
 next word. Consumers here go first, then a buffer for them is kept; only what is beyond that goes.

@@ -1,4 +1,4 @@
-"""Giving: messages are offered to another node, and what its answer makes of them (moves.py)."""
+"""Source: messages are offered to another node, and what its answer makes of them (moves.py)."""
 
 from collections.abc import Iterator, Sequence
 

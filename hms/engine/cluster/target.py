@@ -1,4 +1,4 @@
-"""Arriving: what another node offers is taken or refused, once and for good (moves.py).
+"""Target: what another node offers is taken or refused, once and for good (moves.py).
 
 The messages and the answer are one record, so after a crash this node either has the messages and
 knows it, or has never heard of the offer. Ids, times, priorities and the counts of deliveries stay;

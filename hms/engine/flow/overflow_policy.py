@@ -1,4 +1,4 @@
-"""Making room: the limit behaviours that remove what waits (F-C11)."""
+"""Overflow policy: the limit behaviours that remove what waits (F-C11)."""
 
 from collections.abc import Iterable, Iterator
 from operator import attrgetter

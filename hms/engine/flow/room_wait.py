@@ -1,4 +1,4 @@
-"""Waiting: a send or a commit for which there is no room yet, and what is in its way (F-C11)."""
+"""Room wait: a send or a commit for which there is no room yet, and what is in its way (F-C11)."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Checking: what has no place in an order or a group, before anything has changed."""
+"""Group checks: what has no place in an order or a group, before anything has changed."""
 
 from collections.abc import Sequence
 

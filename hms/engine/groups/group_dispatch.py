@@ -1,4 +1,4 @@
-"""Handing out: who gets what of a line with groups and global orders (F-C16, F-C17).
+"""Group dispatch: who gets what of a line with groups and global orders (F-C16, F-C17).
 
 Consumers take in turn, those with the fewest groups first; who took a group that nobody owned waits
 for the next turn, so new groups spread. Each takes what comes first: of what anybody may have, and

@@ -1,4 +1,4 @@
-"""Describing: what operators see of a queue's order and groups (F-M5)."""
+"""Group view: what operators see of a queue's order and groups (F-M5)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Booting: what the configuration decides once the log was read (F-H2, F-H3)."""
+"""Boot: what the configuration decides once the log was read (F-H2, F-H3)."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""Copying: messages that differ from what was published; heads that say where they came from."""
+"""Copies: messages that differ from what was published; heads that say where they came from."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate

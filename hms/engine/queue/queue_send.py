@@ -1,4 +1,4 @@
-"""Sending: a batch is checked, numbered, placed in its queue or subscriptions, and recorded."""
+"""Queue send: a batch is checked, numbered, placed in its queue or subscriptions, and recorded."""
 
 import msgspec
 from msgspec import structs

@@ -1,5 +1,5 @@
-"""Looking on: what consumers with selectors find in a slice is delivered, and who waited for it is
-told. See hms/engine/groups/scan_slices.py."""
+"""Scan continuation: what consumers with selectors find in a slice is delivered, and who waited
+for it is told. See hms/engine/groups/scan_slices.py."""
 
 from hms.engine.effects import Effects, Reply
 from hms.engine.queue.destinations import Queue

@@ -1,4 +1,4 @@
-"""Settling: what becomes of messages that are out.
+"""Settlement: what becomes of messages that are out.
 
 acknowledged   done with
 FAILED         the application saw it and gave it back: counts as an attempt; past the limit it

@@ -1,4 +1,4 @@
-"""Recurring: what is due is sent, and its schedule told again with its next time (F-D4)."""
+"""Due schedules: what is due is sent, and its schedule told again with its next time (F-D4)."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""Scheduling: schedules are made, replaced and cancelled, and dealt with at boot (F-D4)."""
+"""Schedule changes: schedules are made, replaced and cancelled, and dealt with at boot (F-D4)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Watching: who is told when a destination gets its first consumer and loses its last (F-E11).
+"""Consumer watch: who is told that a destination gets its first consumer or loses its last (F-E11).
 
 A durable subscription whose subscriber is away is nobody. What a connection watches ends with it.
 """

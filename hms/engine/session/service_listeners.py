@@ -1,4 +1,4 @@
-"""Listening: consumers whose messages are given to a service, one at a time.
+"""Service listeners: consumers whose messages are given to a service, one at a time.
 
 Their credit is the monitor's business: it knows when a server is free.
 """

@@ -1,4 +1,4 @@
-"""Asking: the selectors of those that a batch is published to, in slices before its command."""
+"""Selectors of those that a batch is published to are asked in slices, before its command."""
 
 from hms.engine.effects import Effects
 from hms.engine.groups.scan_slices import LOOK_STEPS

@@ -1,4 +1,4 @@
-"""Publishing: a batch goes to everybody whose pattern matches its topic, or to nobody (PUBSUB §8).
+"""Publication: a batch goes to everybody whose pattern matches its topic, or to nobody (PUBSUB §8).
 
 Theory of operation. The index tells the audience. Before anything changes it is checked that all
 copies fit, that those have room who have to take it, and that what is to be retained can be. Then

@@ -1,4 +1,4 @@
-"""Choosing: which of a topic's subscriptions get which messages of a batch.
+"""Recipients: which of a topic's subscriptions get which messages of a batch.
 
 Theory of operation. An audience is made once for a topic and kept until a subscription changes.
 Selectors that are written alike are one *choice*, asked once for all that have it. A choice that

@@ -1,4 +1,4 @@
-"""Retaining: what a topic keeps for those who come later, and how they get it (PUBSUB RP-01 …).
+"""Retention: what a topic keeps for those who come later, and how they get it (PUBSUB RP-01 …).
 
 Retained publications wait at a place of their own, which nobody consumes from; so recovery, quotas,
 expiry and the moving of old segments treat them like any message. Their heads say their topics,

@@ -1,4 +1,4 @@
-"""Subscribing: subscriptions begin, are continued and end (PUBSUB §7).
+"""Subscription begin: subscriptions begin, are continued and end (PUBSUB §7).
 
 One that is not durable lives as long as its consumers. A durable one is known by its name for its
 topic, and ends when it is unsubscribed, when its life is over or when an operator deletes it. What

@@ -1,4 +1,4 @@
-"""Unsubscribing: the ways in which a subscription ends (PUBSUB SU-05, SU-11 … SU-13)."""
+"""Subscription end: the ways in which a subscription ends (PUBSUB SU-05, SU-11 … SU-13)."""
 
 from hms.engine.effects import Effects
 from hms.engine.log.state_records import write

@@ -1,4 +1,4 @@
-"""Associating: which session works in which branch (xa_start, xa_end).
+"""Association: which session works in which branch (xa_start, xa_end).
 
 While a session works in a branch, its sends and acknowledgements are the branch's, together with
 those of every other session that has joined it, of this or another connection.

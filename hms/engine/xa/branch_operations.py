@@ -1,4 +1,4 @@
-"""Operating: what an operator sees of branches, and the outcome that one may order.
+"""Branch operations: what an operator sees of branches, and the outcome that one may order.
 
 An operator who ends a prepared branch does what only its transaction manager should (a heuristic
 decision): it is recorded, the transaction manager hears of it when it comes with its own, and it is

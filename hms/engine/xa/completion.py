@@ -1,4 +1,4 @@
-"""Completing: a branch votes, and is committed or rolled back (xa_prepare … xa_recover).
+"""Completion: a branch votes, and is committed or rolled back (xa_prepare … xa_recover).
 
 A vote is durable before it is told (P1): the PREPARED record has all that the branch sent and
 received. The commit's record has the messages again, as that of a local transaction has them, so

@@ -1,4 +1,4 @@
-"""Deciding: what a coordinator asks of the decision log (see decisions.py)."""
+"""Decision requests: what a coordinator asks of the decision log (see decisions.py)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Keeping: what the log's cleaning has to tell again of branches and decisions.
+"""Retained state: what the log's cleaning has to tell again of branches and decisions.
 
 They are few and small beside messages, so all of them are told once in each turn of the ring, as
 what was taken of producers is (see hms/engine/log/compaction.py).

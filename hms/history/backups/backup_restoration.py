@@ -1,4 +1,4 @@
-"""Restoring: a new store with what a node had at a sequence number, or at a time.
+"""Restoration: a new store with what a node had at a sequence number, or at a time.
 
 Of what happened after that moment the new store knows nothing: what was acknowledged since comes
 again, flagged as redelivered; what was sent since is gone. Ids are not given twice: the new store

@@ -1,4 +1,4 @@
-"""Fetching: bytes of records by position, for messages whose bodies are not in memory."""
+"""Record fetch: bytes of records by position, for messages whose bodies are not in memory."""
 
 import errno
 import threading

@@ -1,4 +1,4 @@
-"""Reconstructing: which segments a damaged store has, also those whose header does not verify.
+"""Reconstruction: which segments a damaged store has, also those whose header does not verify.
 
 The records of a segment verify only with the salt that its header gives. Where the header is
 damaged the salt is what the header's own checksum says, or what its other bytes give, or what the

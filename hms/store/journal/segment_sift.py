@@ -1,4 +1,4 @@
-"""Sifting: the records of a damaged segment that verify, and the sequence numbers between them.
+"""Sift: the records of a damaged segment that verify, and the sequence numbers between them.
 
 Behind a bad record every possible place is looked at. A header that verifies and whose payload does
 not is hopped over: nothing inside a message is taken for a record.

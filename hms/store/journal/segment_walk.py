@@ -1,4 +1,4 @@
-"""Reading: the segments of a directory, and the records of a segment one after the other."""
+"""Segment walk: the segments of a directory, and the records of a segment one after the other."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Examining: what a store holds and where it is damaged, told by the rules of recovery.
+"""Store examination: what a store holds and where it is damaged, told by the rules of recovery.
 
 Nothing is changed, and no lock is kept. A node that runs writes on meanwhile: of its last segment
 only what is whole already can be told.

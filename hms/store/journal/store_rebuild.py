@@ -1,4 +1,4 @@
-"""Rebuilding: the pass over a damaged store that writes every segment of the new one."""
+"""Store rebuild: the pass over a damaged store that writes every segment of the new one."""
 
 from collections.abc import Iterator
 from itertools import chain
