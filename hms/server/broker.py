@@ -33,7 +33,7 @@ from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.doors.door import Words
 from hms.server.draining import DRAINED, Draining
-from hms.server.effect_release import Outlet, ToPeer
+from hms.server.effect_release import EffectRelease, Outlet, ToPeer
 from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
 from hms.server.histograms import BATCH_RECORDS, SECONDS, Histogram
@@ -157,11 +157,15 @@ class Broker:
         """facts: what the process around it adds to the status; own: what operators ask of it."""
         self.engine = engine
         self.monitor = monitor
-        self.registry = ConnectionRegistry(engine, monitor, identity)
-        self.registry.is_own = self._is_own
-        self.registry.on_closed = self._closed
+        self._bodies = Payloads(store, self._positions)
+        self._transfers = FileTransfer(
+            files, engine, self._change, self._submit, store.sends_refused
+        )
+        self.releases = EffectRelease(self._bodies.of_all, self._transfers.drop)
+        self.registry = ConnectionRegistry(
+            engine, monitor, identity, self.releases, self._is_own, self._closed
+        )
         self.draining = Draining(engine, monitor, self.registry)
-        self.releases = self.registry.releases
         self.around: Surroundings
         self._armed_ms: int | None = None
         self._goes_on = False
@@ -192,13 +196,10 @@ class Broker:
         self._verdicts: dict[Hashable, str | None] = {}
         """Why the sends of the batch that comes next on a lane are refused. Asked once: what became
         short since must_wait() said that it may go is a reason to wait, not to refuse it."""
-        self._bodies = Payloads(store, self._positions)
-        self.releases.payloads_of = self._bodies.of_all
-        self._housekeeping = self._cleaning()
-        self._transfers = FileTransfer(
-            files, engine, self._change, self._submit, store.sends_refused
+        pace = CleaningPace(store, lambda: self._holds.count, time.sleep)
+        self._housekeeping = LogCleaning(
+            engine, store, self._change, self._bodies, pace, self._await_log
         )
-        self.releases.drop_file = self._transfers.drop
         self._requests = RequestHandlers(
             engine,
             monitor,
@@ -209,12 +210,12 @@ class Broker:
             self._entrance.ordered,
             own,
             self._metrics,
+            SegmentOperations(engine, store),
+            ClientOperations(engine, self.registry, self._entrance),
         )
         self._requests.add(
             {**self._transfers.handlers, **OutcomeRequests(engine, self.registry).handlers}
         )
-        self._requests.segments = SegmentOperations(engine, store)
-        self._requests.clients = ClientOperations(engine, self.registry, self._entrance)
 
     def begin(self, around: Surroundings) -> None:
         """The process around it is there: before anything is applied."""
@@ -222,12 +223,6 @@ class Broker:
         self.releases.outlet = around.outlet
         self.releases.greedy = around.greedy
         self.registry.about_peer = around.about_peer
-
-    def _cleaning(self) -> LogCleaning:
-        pace = CleaningPace(self._store, lambda: self._holds.count, time.sleep)
-        cleaning = LogCleaning(self.engine, self._store, self._change, self._bodies, pace)
-        cleaning.wait_for_log = self._await_log
-        return cleaning
 
     def _is_own(self, name: str, uid: int) -> bool:
         """Whether a server is a process that the node has started."""

@@ -86,22 +86,29 @@ class ConnectionRegistry:
     """Peers of the gateway and connections of the engine. A routing id is never an identity: who
     somebody is follows from the login, and a login belongs to one peer."""
 
-    def __init__(self, engine: Engine, monitor: ServiceMonitor, identity: Identity) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        monitor: ServiceMonitor,
+        identity: Identity,
+        releases: EffectRelease,
+        is_own: Callable[[str, int], bool],
+        on_closed: Callable[[int], None],
+    ) -> None:
+        """is_own: whether a server is the process of that name that the node has started;
+        on_closed: told of each connection that is no more."""
         self.identity = identity
         self.is_stopping = False
         self.members: Callable[[], Sequence[str]] = tuple
         """Addresses of other nodes that a client may use."""
-        self.is_own: Callable[[str, int], bool] = lambda _name, _uid: False
-        """Whether a server is the process of that name that the node has started."""
+        self.is_own = is_own
         self.bans = Bans()
         self.about_peer: Callable[[Any], dict[str, Any]] = lambda _peer: {}
         """What the gateway knows of a peer."""
-        self.on_closed: Callable[[int], None] = lambda _number: None
-        """Told of each connection that is no more."""
         self.numbers: dict[Hashable, int] = {}
-        self.peers: dict[int, Hashable] = {}
-        self.releases = EffectRelease(self.peers)
-        self._engine = engine
+        self.peers = releases.peers
+        self.releases = releases
+        self._engine, self._on_closed = engine, on_closed
         self._monitor = monitor
         self._next = 1
         self.logins: dict[int, Login] = {}
@@ -196,7 +203,7 @@ class ConnectionRegistry:
         self.logins.pop(number, None)
         self._monitor.lost(number)
         self._engine.close_connection(number, now_ms, fx, is_final=is_final)
-        self.on_closed(number)
+        self._on_closed(number)
 
     def dismiss(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:
         """Close a connection from this side."""

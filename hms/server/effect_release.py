@@ -54,20 +54,24 @@ class ToConnection:
 class EffectRelease:
     """Effects on their way out. add() under the engine's lock, release() from any thread."""
 
-    def __init__(self, peers: dict[int, Hashable]) -> None:
+    def __init__(
+        self,
+        payloads_of: PayloadsOf | None = None,
+        drop_file: Callable[[str], None] = lambda _file: None,
+    ) -> None:
+        """payloads_of: reads bodies that are in the log only; drop_file: removes a file that no
+        message names any more."""
         self.outlet: Outlet
         self.to_node: Callable[[ToNode, PayloadsOf | None], None] = lambda _word, _payloads: None
         """Says a word to another node of the cluster."""
-        self.drop_file: Callable[[str], None] = lambda _file: None
-        """Removes a file that no message names any more."""
-        self.payloads_of: PayloadsOf | None = None
-        """Reads bodies that are in the log only."""
         self.greedy: Container[Any] = ()
         """Peers that are about to be closed, because they read less than they ask for."""
         self.native = NativeDoor()
         self.doors: dict[Hashable, Door] = {}
         """Of peers that came through another door, put here before their first command."""
-        self._peers = peers
+        self.peers: dict[int, Hashable] = {}
+        """By connection."""
+        self._payloads_of, self._drop_file = payloads_of, drop_file
         self._lock = threading.Lock()
         self._at_once: deque[list[Any]] = deque()
         self._waiting: deque[tuple[int, list[Any], float]] = deque()
@@ -122,7 +126,7 @@ class EffectRelease:
         """Send what waited for no more than durable_lsn; the messages that are for listeners."""
         listeners: list[Deliver] = []
         with self._lock:
-            outgoing = OutgoingFrames(self.native, self.doors, self.payloads_of)
+            outgoing = OutgoingFrames(self.native, self.doors, self._payloads_of)
             done = 0
             while self._at_once:
                 outgoing = self._sort(self._at_once.popleft(), outgoing, listeners)
@@ -146,7 +150,7 @@ class EffectRelease:
         for effect in effects:
             if outgoing.size_bytes > PUT_BYTES:
                 self.outlet.put(outgoing.frames())
-                outgoing = OutgoingFrames(self.native, self.doors, self.payloads_of)
+                outgoing = OutgoingFrames(self.native, self.doors, self._payloads_of)
             if isinstance(effect, ToPeer):
                 outgoing.tell(effect.peer, effect.said)
                 continue
@@ -155,7 +159,7 @@ class EffectRelease:
                     effect
                 )  # also of a connection that no peer has (configured_listeners.py)
                 continue
-            peer = self._peers.get(effect.connection)
+            peer = self.peers.get(effect.connection)
             if peer is None:
                 self._do(effect)
             elif peer in self.greedy:
@@ -169,6 +173,6 @@ class EffectRelease:
     def _do(self, effect: Any) -> None:
         """It is not for a connection, or for one that is gone: what that had out was given back."""
         if isinstance(effect, FileDropped):
-            self.drop_file(effect.file)
+            self._drop_file(effect.file)
         elif isinstance(effect, ToNode):
-            self.to_node(effect, self.payloads_of)
+            self.to_node(effect, self._payloads_of)

@@ -32,17 +32,23 @@ class LogCleaning:
     """One cleaning at a time, on a storage worker that does not lead."""
 
     def __init__(
-        self, engine: Engine, store: Store, change: Change, bodies: Payloads, pace: CleaningPace
+        self,
+        engine: Engine,
+        store: Store,
+        change: Change,
+        bodies: Payloads,
+        pace: CleaningPace,
+        wait_for_log: Callable[[], None],
     ) -> None:
+        """wait_for_log: called between pieces; it returns when the log's backlog is small."""
         self._engine, self._store, self._apply = engine, store, change
+        self._wait_for_log = wait_for_log
         self._bodies, self._pace = bodies, pace
         self._running = threading.Lock()
         self._moved: deque[tuple[int, list[StoredMessage]]] = deque()
         self._restated_in = 0
         """The segments from this one on tell of all sends and commits that are remembered."""
         self._emptied_seen = 0
-        self.wait_for_log: Callable[[], None] = lambda: None
-        """Called between pieces: returns when the log's backlog is small."""
 
     @property
     def is_due(self) -> bool:
@@ -153,7 +159,7 @@ class LogCleaning:
 
     def _rest(self) -> None:
         """Between two pieces."""
-        self.wait_for_log()
+        self._wait_for_log()
         self._pace.rest()
 
     def _spent(self, fx: Effects) -> None:

@@ -39,11 +39,13 @@ class RequestHandlers:
         monitor: ServiceMonitor,
         status: Callable[[], dict[str, Any]],
         servers: Callable[[], Supervisor],
-        resources: Callable[[], ResourceManagers] = ResourceManagers,
-        shown: Callable[[int, Order, Any], Any] = lambda _connection, _asked, value: value,
-        ordered: Callable[[int, Order, int, int, Effects], None] = lambda *_: None,
-        own: NodeOperations | None = None,
-        metrics: Callable[[], dict[str, Any]] = dict,
+        resources: Callable[[], ResourceManagers],
+        shown: Callable[[int, Order, Any], Any],
+        ordered: Callable[[int, Order, int, int, Effects], None],
+        own: NodeOperations | None,
+        metrics: Callable[[], dict[str, Any]],
+        segments: SegmentOperations,
+        clients: ClientOperations,
     ) -> None:
         self._engine = engine
         self._monitor = monitor
@@ -52,12 +54,12 @@ class RequestHandlers:
         self._resources = resources
         self._shown = shown
         self._ordered = ordered
-        self.segments: SegmentOperations | None = None
+        self.segments = segments
         self.backed_up_ms = 0
         """When a backup was begun last; 0: not since the boot."""
         self.shipped_ms = 0
         """The same of one that `hms backup ship` made."""
-        self.clients: ClientOperations | None = None
+        self._clients = clients
         self._own = own
         self._metrics = metrics
         branches = BranchHandlers(engine.branches, monitor)
@@ -117,8 +119,8 @@ class RequestHandlers:
         """A refusal is the command's own, which is told to the audit."""
         verb = request.command.name
         try:
-            if verb in CLOSING and self.clients is not None:
-                return self.clients.close_some(connection, request.arguments, now_ms, fx)
+            if verb in CLOSING:
+                return self._clients.close_some(connection, request.arguments, now_ms, fx)
             is_sliced = verb in SLICED and self._engine.operate_some(
                 connection, request, now_ms, fx
             )
@@ -433,13 +435,13 @@ class RequestHandlers:
         value: Any
         if verb in SERVICE_OPERATIONS:
             value = operate(self._monitor, self._servers(), verb, arguments)
-        elif verb in SEGMENT_OPERATIONS and self.segments is not None:
+        elif verb in SEGMENT_OPERATIONS:
             value = self.segments.operate(arguments, fx)
             if isinstance(arguments, CreateBackup):
                 self.backed_up_ms = now_ms
                 self.shipped_ms = now_ms if arguments.is_shipped else self.shipped_ms
-        elif verb in CLIENT_OPERATIONS and self.clients is not None:
-            value = self.clients.operate(connection, verb, arguments, now_ms, fx)
+        elif verb in CLIENT_OPERATIONS:
+            value = self._clients.operate(connection, verb, arguments, now_ms, fx)
         elif verb in NODE_OPERATIONS and self._own is not None:
             value = self._own.operate(arguments)
         elif verb in RESOURCE_OPERATIONS:

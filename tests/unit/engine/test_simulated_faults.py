@@ -167,7 +167,8 @@ class _Outlet:
 
 def test_what_needs_no_record_does_not_overtake_what_waits_for_one():
     """Messages of one producer arrived in the wrong order."""
-    releases = EffectRelease({1: "one", 2: "two"})
+    releases = EffectRelease()
+    releases.peers.update({1: "one", 2: "two"})
     releases.outlet = _Outlet()
     for connection, must_wait in ((1, True), (1, False), (2, False)):
         fx = Effects()

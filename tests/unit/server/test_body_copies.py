@@ -30,7 +30,7 @@ def life(path, memory_bytes_max):
     )
     node = JournalNode(path, settings, segment_bytes=16 * MIB)
     node.broker.registry.numbers["peer"] = 1
-    node.broker.releases._peers[1] = "peer"
+    node.broker.releases.peers[1] = "peer"
     node.open_client()
     return node
 

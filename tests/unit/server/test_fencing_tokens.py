@@ -23,7 +23,8 @@ class Outlet:
 
 @pytest.fixture
 def releases():
-    made = EffectRelease({1: "peer"})
+    made = EffectRelease()
+    made.peers[1] = "peer"
     made.outlet = Outlet()
     return made
 

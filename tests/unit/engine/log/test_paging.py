@@ -33,7 +33,7 @@ OLDEST_FIRST = (True, 0, 100)
 def life(path, settings=SETTINGS):
     node = JournalNode(path, settings)
     node.broker.registry.numbers["peer"] = 1
-    node.broker.releases._peers[1] = "peer"
+    node.broker.releases.peers[1] = "peer"
     node.open_client()
     return node
 
