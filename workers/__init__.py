@@ -6,9 +6,3 @@ lingering.py  Linger: what may wait a moment for more to be done with it
 outbox.py     Outbox: what many threads hand to one, and how it is woken
 sleepers.py   Sleepers: workers without work, and how one of them is woken
 """
-
-from hms.workers.lanes import LanePool
-from hms.workers.outbox import Doorbell, Outbox
-from hms.workers.storage import StoragePool
-
-__all__ = ["Doorbell", "LanePool", "Outbox", "StoragePool"]

@@ -14,7 +14,6 @@ __all__ = ["RabbitDriver"]
 
 _QUEUE = "bench"
 _SERVICE, _REPLIES = "echo", "amq.rabbitmq.reply-to"
-_CHECK_S = 0.5
 _BURST = 200
 _STORED, _PASSING = 2, 1
 Work = Callable[["_Turn"], None]

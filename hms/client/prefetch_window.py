@@ -45,11 +45,6 @@ class Window:
             self.taken_bytes += size_bytes
         return 2 * self.taken_bytes >= self.limit > 0
 
-    @property
-    def unreturned_bytes(self) -> int:
-        """What counts against the node's window; for proofs."""
-        return self._size_bytes + self.taken_bytes
-
     def until_due(self, count: int, left: int) -> int:
         """How many of the next `count` messages may be taken before bytes are due."""
         if not self.limit or 2 * (self._size_bytes + self.taken_bytes) < self.limit:

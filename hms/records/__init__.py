@@ -29,32 +29,15 @@ from hms.records.definitions import (
     decode_definition,
     decode_dictionary,
     decode_node_event,
-    decode_number,
     defined,
     dictionary,
     node_event,
     reserved,
     undefined,
 )
-from hms.records.groups import (
-    Encoded,
-    Group,
-    decode_group,
-    encode_part,
-    group,
-    put_first_seqs,
-)
+from hms.records.groups import Encoded, decode_group, encode_part, group, put_first_seqs
 from hms.records.identity import Identity, Writer, decode_identity, identity
-from hms.records.kept import (
-    Kept,
-    Memory,
-    ProducerTaken,
-    Stay,
-    decode_memory,
-    decode_moved,
-    memory,
-    moved,
-)
+from hms.records.kept import Kept, Memory, ProducerTaken, Stay, decode_moved, memory, moved
 from hms.records.kinds import Cause, LogPosition, Record, RecordType
 from hms.records.moves import (
     Arrived,
@@ -72,13 +55,11 @@ from hms.records.moves import (
     offered,
     peers,
 )
-from hms.records.pinned import Pinned, PinnedRun, pinned, pinned_run
-from hms.records.ranges import RANGES_HEAD, Ranges, decode_ranges, ranges
+from hms.records.pinned import PinnedRun, pinned, pinned_run
+from hms.records.ranges import Ranges, decode_ranges, ranges
 from hms.records.sent import (
     MESSAGES_PER_BATCH_MAX,
-    PLACEMENT_BYTES_MAX,
     PLACEMENTS_MAX,
-    SENT_HEAD,
     Placement,
     Sent,
     bitmap,
@@ -92,9 +73,6 @@ from hms.records.sent import (
 __all__ = [
     "MESSAGES_PER_BATCH_MAX",
     "PLACEMENTS_MAX",
-    "PLACEMENT_BYTES_MAX",
-    "RANGES_HEAD",
-    "SENT_HEAD",
     "Arrived",
     "Cause",
     "Decided",
@@ -102,7 +80,6 @@ __all__ = [
     "Encoded",
     "Ended",
     "Entry",
-    "Group",
     "Heuristic",
     "Identity",
     "Kept",
@@ -113,7 +90,6 @@ __all__ = [
     "Offered",
     "PeerMemory",
     "Peers",
-    "Pinned",
     "PinnedRun",
     "Placement",
     "Prepared",
@@ -138,10 +114,8 @@ __all__ = [
     "decode_group",
     "decode_heuristic",
     "decode_identity",
-    "decode_memory",
     "decode_moved",
     "decode_node_event",
-    "decode_number",
     "decode_offer_ended",
     "decode_offered",
     "decode_prepared",

@@ -50,7 +50,6 @@ __all__ = [
     "UnlockAddress",
     "ViewMessage",
     "decode_operation",
-    "plain_arguments",
 ]
 
 SCHEDULES_LISTED, SCHEDULES_LISTED_MAX = 1000, 10_000
@@ -411,10 +410,3 @@ def _invalid(said: str) -> InvalidArgument:
     if where:
         return InvalidArgument(what=where, detail=text[0].lower() + text[1:])
     return InvalidArgument(what=text.rpartition(" ")[2], detail="it is needed")
-
-
-def plain_arguments(operation: Operation) -> dict[str, Any]:
-    """The same as a map for the wire."""
-    plain: dict[str, Any] = msgspec.to_builtins(operation)
-    plain.update(plain.pop("attributes", {}))
-    return plain

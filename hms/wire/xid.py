@@ -11,11 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-XIDDATASIZE = 128
 MAXGTRIDSIZE = 64
 MAXBQUALSIZE = 64
-NULL_FORMAT_ID = -1
-"""What X/Open calls the null xid; no branch has it."""
 
 _HEAD = struct.Struct(">iBB")
 _FORMAT_ID_MAX = 2**31 - 1
@@ -76,4 +73,4 @@ class Xid:
         return make(self.format_id, self.gtrid.hex(), self.bqual.hex())
 
 
-__all__ = ["MAXBQUALSIZE", "MAXGTRIDSIZE", "NULL_FORMAT_ID", "XIDDATASIZE", "Xid"]
+__all__ = ["MAXBQUALSIZE", "MAXGTRIDSIZE", "Xid"]

@@ -35,7 +35,7 @@ def play(running):
                     result = await scene(conn)
                 assert asyncio.all_tasks() == {asyncio.current_task()}
                 assert not conn.link.asked
-                assert not conn.driver.is_waited_on
+                assert not conn.driver._waiters
             return result
 
         return asyncio.run(whole())

@@ -28,7 +28,7 @@ def play(running):
                 async with hms.aio.context(running.address, **options) as context:
                     result = await scene(context)
                 assert context.connection.is_ended
-                assert not context.connection.driver.is_waited_on
+                assert not context.connection.driver._waiters
             return result
 
         return asyncio.run(whole())

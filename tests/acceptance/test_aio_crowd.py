@@ -59,7 +59,7 @@ class _Crowd:
                 result = await self.scene(conn)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert not conn.link.asked
-        assert not conn.driver.is_waited_on
+        assert not conn.driver._waiters
         return result
 
     async def scene(self, conn):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hms.errors.tree import HmsError
-from hms.store.journal import list_segments, read_segment
+from hms.store.journal.reader import list_segments, read_segment
 from tests.crash.cleaning import LIMITED
 from tests.crash.legal import Files, Legal
 from tests.crash.oracle import Kept, Oracle

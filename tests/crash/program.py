@@ -12,7 +12,8 @@ from pathlib import Path
 
 from hms.errors.tree import HmsError
 from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError, StoredRecord
-from hms.store.journal import Disk, Journal
+from hms.store.journal import Journal
+from hms.store.journal.disk import Disk
 from hms.store.journal.segment_manager import LogLimits
 from tests.crash.oracle import MOVED, PINNED, SENT, TAKEN, Kept, pinned_names, waiting
 from tests.crash.recording import Killed, RecordingDisk

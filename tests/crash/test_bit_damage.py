@@ -9,8 +9,8 @@ import random
 import pytest
 
 from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
-from hms.store.journal import read_segment
 from hms.store.journal.format import SEGMENT_HEADER_BYTES
+from hms.store.journal.reader import read_segment
 from tests.crash.program import DICTIONARY_KIND, SMALL, STORE, batches, kept, live, opened
 from tests.crash.recording import RecordingDisk
 

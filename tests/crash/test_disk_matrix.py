@@ -24,7 +24,7 @@ from hms.errors.catalogue import (
 )
 from hms.server.broker import INTERNAL, TICK
 from hms.store.files import FileStore
-from hms.store.journal import RealDisk
+from hms.store.journal.disk import RealDisk
 from hms.store.journal.segment_manager import LogLimits
 from tests.crash.legal import Legal
 from tests.crash.program import batches as batches_of

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hms.errors.catalogue import StoreFailed, StoreUnavailable
-from hms.store.journal import Journal, RealDisk
+from hms.store.journal import Journal
+from hms.store.journal.disk import RealDisk
 from hms.store.journal.segment_manager import LogLimits
 from tests.crash.cleaning import NO_HISTORY, busy
 from tests.crash.oracle import Oracle

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from hms.errors.catalogue import StoreLocked, StoreUnavailable
-from hms.store.journal import read_segment
+from hms.store.journal.reader import read_segment
 from hms.store.journal.salvage import salvage
 from hms.store.journal.store_examination import examine
 from tests.crash.damage import ROUNDS, damages, three_boots

@@ -13,9 +13,10 @@ from hms.errors import (
     ArbiterUnsuitable,
     ArbiterWentBack,
 )
-from hms.server.arbiter import Configuration, Leader, Member, MemoryArbiter, MemoryEngine
+from hms.server.arbiter import Configuration, Leader, Member
 from hms.server.arbiter.etcd import EtcdArbiter
 from hms.server.arbiter.interface import encode, ended_in
+from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
 from hms.server.arbiter.postgresql import PostgresqlArbiter
 from tests.support.etcd import Etcd
 from tests.support.postgres import postgres_server

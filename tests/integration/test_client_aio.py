@@ -24,7 +24,7 @@ def play(node: FakeNode):
                 async with hms.aio.connect(node.address, **given) as conn:
                     await scene(conn)
                 assert asyncio.all_tasks() == {asyncio.current_task()}
-                assert (conn.link.asked, conn.driver.is_waited_on) == ({}, False)
+                assert (conn.link.asked, len(conn.driver._waiters)) == ({}, 0)
 
         asyncio.run(whole())
 

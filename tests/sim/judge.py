@@ -177,7 +177,8 @@ def disagreements(client: "Client", node: Node) -> Iterator[str]:
             credit = consumer.credit + len(prefetched.buffer) + prefetched.taken_count
             if credit != consumer.credit_at_open:
                 yield f"credit of {client.name}: {credit} of {consumer.credit_at_open}"
-            room = consumer.room_bytes + prefetched.window.unreturned_bytes
+            window = prefetched.window
+            room = consumer.room_bytes + window._size_bytes + window.taken_bytes
             if room != consumer.window_bytes:
                 yield f"window of {client.name}: {room} of {consumer.window_bytes}"
 

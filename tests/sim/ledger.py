@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from hms.history.events import EventDecoder
 from hms.records import (
     Cause,
-    Group,
     Ranges,
     RecordType,
     Sent,
@@ -19,10 +18,11 @@ from hms.records import (
     decode_dictionary,
     decode_ended,
     decode_group,
-    decode_number,
     decode_ranges,
     decode_sent,
 )
+from hms.records.definitions import decode_number
+from hms.records.groups import Group
 from tests.sim.durable import Definitions
 from tests.sim.occurrences import WAITING, numbered
 

@@ -3,7 +3,7 @@
 import errno
 import os
 
-from hms.store.journal import RealDisk
+from hms.store.journal.disk import RealDisk
 
 
 class SmallDisk(RealDisk):

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from hms.store.journal import Journal, RealDisk
+from hms.store.journal import Journal
+from hms.store.journal.disk import RealDisk
 from tests.crash.program import Run
 from tests.crash.recording import Noted
 

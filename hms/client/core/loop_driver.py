@@ -63,11 +63,6 @@ class LoopDriver:
         return self._event_loop is not None
 
     @property
-    def is_waited_on(self) -> bool:
-        """Whether any task waits in it."""
-        return bool(self._waiters)
-
-    @property
     def event_loop(self) -> asyncio.AbstractEventLoop:
         """The event loop in which its connection was opened; IllegalState when it never was."""
         if self._event_loop is None:

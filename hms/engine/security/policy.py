@@ -9,7 +9,7 @@ from hms.engine.security.roles import BUILT_IN, Role, included
 from hms.engine.topic.patterns import Pattern
 from hms.wire.commands import Action
 
-__all__ = ["NO_RIGHTS", "Explanation", "Policy", "Rights"]
+__all__ = ["Explanation", "Policy", "Rights"]
 
 _NEAREST_MAX = 5
 DECISIONS_MAX = 100_000
@@ -76,9 +76,6 @@ class Rights:
 
 def _told(permission: Permission, way: tuple[str, ...]) -> str:
     return f"{permission} (role {' > '.join(way)})"
-
-
-NO_RIGHTS = Rights({}, {})
 
 
 class Policy:

@@ -5,48 +5,7 @@ parser, operands    tokens to nodes, within the limits of reader
 compiler, closures  nodes to functions; values and like are what these compute with
 """
 
-from hms.engine.selector.nodes import (
-    And,
-    Arithmetic,
-    Between,
-    Comparison,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Name,
-    Node,
-    Not,
-    Or,
-    Scalar,
-    Sign,
-    Test,
-    Value,
-)
-from hms.engine.selector.reader import DEFAULT_LIMITS, KEPT_LIMITS, SelectorLimits
+from hms.engine.selector.reader import KEPT_LIMITS
 from hms.engine.selector.selector import Selector
 
-__all__ = [
-    "DEFAULT_LIMITS",
-    "KEPT_LIMITS",
-    "And",
-    "Arithmetic",
-    "Between",
-    "Comparison",
-    "Condition",
-    "In",
-    "IsNull",
-    "Like",
-    "Literal",
-    "Name",
-    "Node",
-    "Not",
-    "Or",
-    "Scalar",
-    "Selector",
-    "SelectorLimits",
-    "Sign",
-    "Test",
-    "Value",
-]
+__all__ = ["KEPT_LIMITS", "Selector"]

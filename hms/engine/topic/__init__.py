@@ -11,19 +11,10 @@ from hms.engine.topic.filter_index import TopicIndex
 from hms.engine.topic.patterns import Pattern, Scheme
 from hms.engine.topic.retained import RetainedStore, Wants
 from hms.engine.topic.topic_objects import TopicObjects
-from hms.engine.topic.topic_strings import (
-    DEFAULT_LIMITS,
-    NO_LIMITS,
-    TopicLimits,
-    ancestors,
-    check_topic,
-    is_given,
-    join_topic,
-)
+from hms.engine.topic.topic_strings import NO_LIMITS, TopicLimits, check_topic, is_given, join_topic
 from hms.engine.topic.topic_tree import TopicNode, TopicTree
 
 __all__ = [
-    "DEFAULT_LIMITS",
     "NO_LIMITS",
     "Delivery",
     "Missed",
@@ -36,7 +27,6 @@ __all__ = [
     "TopicObjects",
     "TopicTree",
     "Wants",
-    "ancestors",
     "check_delivery",
     "check_topic",
     "is_given",

@@ -14,16 +14,5 @@ the caller reads before it concludes anything; kinds of faults are not told apar
 """
 
 from hms.server.arbiter.interface import Arbiter, Configuration, Leader, Member, Standing
-from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
-from hms.server.arbiter.watching import Watch
 
-__all__ = [
-    "Arbiter",
-    "Configuration",
-    "Leader",
-    "Member",
-    "MemoryArbiter",
-    "MemoryEngine",
-    "Standing",
-    "Watch",
-]
+__all__ = ["Arbiter", "Configuration", "Leader", "Member", "Standing"]

@@ -8,21 +8,6 @@ segment_walk     records of a file, in order            journal    all of it tog
 preallocated_segment, space_reserve  the file to be written next; files for a full disk
 """
 
-from hms.store.journal.disk import REAL_DISK, Disk, RealDisk
-from hms.store.journal.journal import SEGMENT_BYTES, Journal
-from hms.store.journal.reader import Finding, last_lsn, list_segments, read_segment, verify
-from hms.store.journal.segment_walk import SegmentInfo
+from hms.store.journal.journal import Journal
 
-__all__ = [
-    "REAL_DISK",
-    "SEGMENT_BYTES",
-    "Disk",
-    "Finding",
-    "Journal",
-    "RealDisk",
-    "SegmentInfo",
-    "last_lsn",
-    "list_segments",
-    "read_segment",
-    "verify",
-]
+__all__ = ["Journal"]

@@ -23,9 +23,9 @@ from hms.history.audit_trail import entries_of_log
 from hms.history.backups.backup_restoration import restore
 from hms.records import RecordType, Snapshot, dictionary
 from hms.records.audit import NO_HASH, AuditEntry, breaks_of, chained, decode_audit
-from hms.store.journal import Journal, RealDisk
+from hms.store.journal import Journal
 from hms.store.journal.audit_files import write_audit_file
-from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.disk import REAL_DISK, RealDisk
 from hms.store.journal.reader import read_segment
 from hms.wire import structures as wire
 from hms.wire.commands import OPERATIONS, Repeat

@@ -16,8 +16,9 @@ from hms.errors.catalogue import (
     SwitchoverRefused,
 )
 from hms.errors.tree import HmsError
-from hms.server.arbiter import Configuration, Member, MemoryArbiter, MemoryEngine
+from hms.server.arbiter import Configuration, Member
 from hms.server.arbiter.interface import decode_configuration
+from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
 from hms.server.replicas.candidate import Candidate
 from hms.server.replicas.confirmation import Limits, copies_needed
 from hms.server.replicas.copy_state import CopyState, state_of, write_state

@@ -18,14 +18,8 @@ from hms.errors.catalogue import (
     ReplicaUnknown,
     ReplicaWentBack,
 )
-from hms.server.arbiter import (
-    Configuration,
-    Leader,
-    Member,
-    MemoryArbiter,
-    MemoryEngine,
-    Standing,
-)
+from hms.server.arbiter import Configuration, Leader, Member, Standing
+from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
 from hms.server.replicas.catching_up import plan, resumes_at
 from hms.server.replicas.confirmation import Confirmation, Limits
 from hms.server.replicas.copy_state import CopyState, begin_copy, write_state

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from hms.workers import LanePool
+from hms.workers.lanes import LanePool
 
 WAIT_S = 10
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lane_rig import WAIT_S, Gate, Recorder, gate, hasty_threads, pools, recorder
 
-from hms.workers import LanePool
-from hms.workers.lanes import AGAIN, PARK
+from hms.workers.lanes import AGAIN, PARK, LanePool
 
 __all__ = ["gate", "hasty_threads", "pools", "recorder"]  # the fixtures
 

@@ -4,8 +4,8 @@ import queue
 import sys
 import threading
 
-from hms.workers import StoragePool
 from hms.workers.lingering import Linger
+from hms.workers.storage import StoragePool
 
 WAIT_S = 10
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hms.workers import Doorbell, Outbox
+from hms.workers.outbox import Doorbell, Outbox
 
 WAIT_S = 10
 

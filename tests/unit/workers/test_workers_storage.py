@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hms.workers import StoragePool
+from hms.workers.storage import StoragePool
 
 WAIT_S = 10
 

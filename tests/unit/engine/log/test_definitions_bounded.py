@@ -5,15 +5,8 @@ import pytest
 
 from hms.engine.engine import ConsumerRequest
 from hms.errors.catalogue import ConsumerLimit
-from hms.records import (
-    PLACEMENT_BYTES_MAX,
-    Definition,
-    Placement,
-    Sent,
-    decode_sent,
-    defined,
-    sent,
-)
+from hms.records import Definition, Placement, Sent, decode_sent, defined, sent
+from hms.records.sent import PLACEMENT_BYTES_MAX
 from tests.support.engine_rig import EngineRig
 
 WIDE = "\U0001f600" * 255

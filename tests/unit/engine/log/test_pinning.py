@@ -9,7 +9,7 @@ from hms.engine.queue.settlement import Return
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.errors.catalogue import StoreCorrupt
 from hms.history.events import EventDecoder
-from hms.store.journal import list_segments, verify
+from hms.store.journal.reader import list_segments, verify
 from hms.store.journal.salvage import salvage
 from hms.store.journal.segment_manager import LogLimits
 from hms.store.journal.store_examination import examine

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from hms.engine.selector import Selector, SelectorLimits
+from hms.engine.selector import Selector
+from hms.engine.selector.reader import SelectorLimits
 from hms.errors.catalogue import SelectorSyntaxError
 
 

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from hms.engine.selector import (
+from hms.engine.selector import Selector
+from hms.engine.selector.nodes import (
     And,
     Arithmetic,
     Between,
@@ -15,7 +16,6 @@ from hms.engine.selector import (
     Literal,
     Name,
     Not,
-    Selector,
     Sign,
 )
 

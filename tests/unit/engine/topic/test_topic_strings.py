@@ -2,7 +2,8 @@
 
 import pytest
 
-from hms.engine.topic import TopicLimits, ancestors, check_topic, join_topic
+from hms.engine.topic import TopicLimits, check_topic, join_topic
+from hms.engine.topic.topic_strings import ancestors
 from hms.errors.catalogue import TopicStringError
 
 JOINED = [

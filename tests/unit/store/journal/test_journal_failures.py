@@ -7,7 +7,8 @@ import pytest
 from journal_support import NODE, SMALL, FaultyDisk, booted, dictionary, opened, recovered
 
 from hms.errors.catalogue import StoreFailed, StoreUnavailable
-from hms.store.journal import Journal, RealDisk
+from hms.store.journal import Journal
+from hms.store.journal.disk import RealDisk
 from hms.store.journal.segment_manager import LogLimits
 
 

@@ -9,16 +9,15 @@ from journal_support import NotingDisk, contents, flip, recovered, running, segm
 from hms.errors.catalogue import StoreCorrupt
 from hms.records import RecordType
 from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError
-from hms.store.journal import RealDisk, read_segment
 from hms.store.journal.audit_files import (
     audit_files,
     audit_payloads,
     retire_audit,
     write_audit_file,
 )
-from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.disk import REAL_DISK, RealDisk
 from hms.store.journal.format import Author, pack_segment_header
-from hms.store.journal.reader import list_segments
+from hms.store.journal.reader import list_segments, read_segment
 from hms.store.journal.store_examination import examine
 from tests.crash.cleaning import ALL_HISTORY, NO_HISTORY, SHORT_HISTORY, busy
 

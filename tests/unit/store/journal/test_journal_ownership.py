@@ -10,7 +10,7 @@ import pytest
 from journal_support import FaultyDisk, booted, opened, segments
 
 from hms.errors.catalogue import StoreFailed, StoreLocked, StoreUnavailable
-from hms.store.journal import RealDisk
+from hms.store.journal.disk import RealDisk
 from tests.crash.recording import Killed
 
 

@@ -7,7 +7,7 @@ import pytest
 from journal_support import bodies, booted, contents, flip, segments
 
 from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
-from hms.store.journal import last_lsn, list_segments, read_segment, verify
+from hms.store.journal.reader import last_lsn, list_segments, read_segment, verify
 
 
 @pytest.fixture

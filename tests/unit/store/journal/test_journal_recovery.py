@@ -15,8 +15,9 @@ from journal_support import (
 )
 
 from hms.errors.catalogue import StoreCorrupt
-from hms.store.journal import RealDisk, list_segments
+from hms.store.journal.disk import RealDisk
 from hms.store.journal.format import RECORD_HEADER_BYTES, Entry, pack_records
+from hms.store.journal.reader import list_segments
 from hms.store.journal.recovery import alone_records
 from hms.store.journal.segment_walk import Walk, opened, read_info
 

@@ -14,8 +14,9 @@ from journal_support import (
 )
 
 from hms.errors.catalogue import RecordTooLarge
-from hms.store import Store
-from hms.store.journal import SEGMENT_BYTES, list_segments
+from hms.store.interface import Store
+from hms.store.journal.journal import SEGMENT_BYTES
+from hms.store.journal.reader import list_segments
 
 
 def test_records_come_back_in_order_with_their_numbers_across_segments(tmp_path):

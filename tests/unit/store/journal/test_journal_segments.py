@@ -7,8 +7,8 @@ import pytest
 from journal_support import SMALL, booted, contents, flip, opened, recovered, segments
 
 from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown, StoreUnavailable
-from hms.store.journal import read_segment
 from hms.store.journal.format import VERSION, Author, pack_segment_header, unpack_segment_header
+from hms.store.journal.reader import read_segment
 from hms.store.journal.store_examination import examine
 
 BODIES = [b"first record", b"second record", b"third, a longer record", b"the last one"]

@@ -6,7 +6,7 @@ import pytest
 from journal_support import SMALL, FaultyDisk, booted, recovered, segments
 
 from hms.errors.catalogue import StoreFailed
-from hms.store.journal import RealDisk
+from hms.store.journal.disk import RealDisk
 
 EIGHTH = SMALL // 8
 
