@@ -133,9 +133,9 @@ class Gateway:
         try:
             if any(at.keys is not None for at in self._addresses):
                 self._guard = ClientGuard(self._context, self._addresses, self._known_keys)
-                self._monitors[self._guard.socket] = self._guard.answer
+                self._monitors[self._guard.zap.socket] = self._guard.zap.answer
                 for poller in (self._poller, self._deaf_poller):
-                    poller.register(self._guard.socket, zmq.POLLIN)
+                    poller.register(self._guard.zap.socket, zmq.POLLIN)
             for address in self._addresses:
                 listener = Listener(
                     self._context, address, self._limits, everywhere, self._arrivals
@@ -426,6 +426,6 @@ class Gateway:
             listener.close()
         self._arrivals.close()
         if self._guard is not None:
-            self._guard.close()
+            self._guard.zap.close()
         if self._context is not None:
             self._context.term()

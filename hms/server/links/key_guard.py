@@ -1,7 +1,6 @@
 """The guard: lets in whose key is one of the cluster's, before anything of it is read (ZAP).
 
-libzmq asks for each connection over a socket inside the process; the main thread answers in its
-turn. Who is refused hears nothing; the node's log and `hms cluster status` tell of it.
+Who is refused hears nothing; the node's log and `hms cluster status` tell of it.
 """
 
 import struct
@@ -10,11 +9,9 @@ import zmq
 from zmq.utils import z85
 
 from hms.server.links.keys import KeyPair, is_public_key
+from hms.server.zap import PARTS, ZapSocket
 
-ZAP_ADDRESS = "inproc://zeromq.zap.01"
 DOMAIN = b"hms-links"
-_PARTS = 7
-ANSWERS_PER_TURN = 64
 
 
 class Guard:
@@ -29,10 +26,7 @@ class Guard:
         self.keys = {name: key for key, name in names.items()}
         """The one that each node shows."""
         self.next_keys: dict[str, str] = {}
-        self.refused = 0
-        self.socket = context.socket(zmq.REP)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.bind(ZAP_ADDRESS)
+        self.zap = ZapSocket(context, self._name, b"not a node of this cluster")
 
     def protect(self, listener: "zmq.Socket[bytes]") -> None:
         """A socket that others connect to takes only known keys."""
@@ -61,34 +55,15 @@ class Guard:
         self.next_keys[name], self._names[key] = key, name
         return True
 
-    def answer(self) -> None:
-        """Say for each connection that libzmq asks about whether it may come in."""
-        for _ in range(ANSWERS_PER_TURN):
-            try:
-                parts = self.socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._answer(parts)
-
-    def _answer(self, parts: list[bytes]) -> None:
-        version, request = parts[0], parts[1] if len(parts) > 1 else b""
-        name = ""
-        if len(parts) == _PARTS and parts[2] == DOMAIN and parts[5] == b"CURVE":
-            key = z85.encode(parts[6]).decode()
-            name = self._names.get(key, "")
-            if name and key == self.next_keys.get(name):
-                del self._names[self.keys[name]], self.next_keys[name]
-                self.keys[name] = key
-        if name:
-            said = [version, request, b"200", b"OK", name.encode(), b""]
-        else:
-            self.refused += 1
-            said = [version, request, b"400", b"not a node of this cluster", b"", b""]
-        self.socket.send_multipart(said)
-
-    def close(self) -> None:
-        """No more questions."""
-        self.socket.close(0)
+    def _name(self, parts: list[bytes]) -> bytes | None:
+        if len(parts) != PARTS or parts[2] != DOMAIN or parts[5] != b"CURVE":
+            return None
+        key = z85.encode(parts[6]).decode()
+        name = self._names.get(key, "")
+        if name and key == self.next_keys.get(name):
+            del self._names[self.keys[name]], self.next_keys[name]
+            self.keys[name] = key
+        return name.encode() or None
 
 
 def _is_z85(key: str) -> bool:

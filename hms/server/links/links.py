@@ -102,7 +102,11 @@ class Links:
     def sockets(self) -> "list[zmq.Socket[bytes]]":
         """What the main loop has to watch."""
         guard = self._hearing.guard
-        return [self._hearing.listener] if guard is None else [self._hearing.listener, guard.socket]
+        return (
+            [self._hearing.listener]
+            if guard is None
+            else [self._hearing.listener, guard.zap.socket]
+        )
 
     def close(self) -> None:
         """Say good-bye and close; what is not said stays undecided, which loses nothing."""
@@ -254,7 +258,7 @@ class Links:
         return {
             "encrypted": guard is not None,
             "refused_frames": hearing.faults,
-            "refused_keys": guard.refused if guard is not None else 0,
+            "refused_keys": guard.zap.refused if guard is not None else 0,
             "last_refusal": hearing.last_fault,
             "links": [self._describe(peer) for peer in self._settings.peers],
         }

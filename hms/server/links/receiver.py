@@ -92,7 +92,7 @@ class LinkReceiver:
         """Hear nobody any more."""
         self.listener.close(0)
         if self.guard is not None:
-            self.guard.close()
+            self.guard.zap.close()
 
     def forget(self, index: int) -> None:
         """What a node has said so far does not count."""
@@ -102,7 +102,7 @@ class LinkReceiver:
         """Answer the guard's questions, read some frames, hand the words on."""
         self._allow(now)
         if self.guard is not None:
-            self.guard.answer()
+            self.guard.zap.answer()
         self._read(now)
 
     def _listen(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
@@ -118,7 +118,7 @@ class LinkReceiver:
         except zmq.ZMQError as fault:
             listener.close(0)
             if self.guard is not None:
-                self.guard.close()
+                self.guard.zap.close()
             raise unusable(self._settings.address, fault, "HMSPORT or link_host") from fault
         return listener
 

@@ -1,8 +1,5 @@
 """The guard of client listeners: whose key is known, and who comes from a known network, is let in
-before anything of it is read (ZAP).
-
-libzmq asks for each connection over a socket inside the process; the main thread answers in its
-turn, and never waits. The key is attached to every frame of the connection.
+before anything of it is read (ZAP). The key is attached to every frame of the connection.
 """
 
 import ipaddress
@@ -13,14 +10,12 @@ import zmq
 from zmq.utils import z85
 
 from hms.server.listening_sockets import ListenAt
+from hms.server.zap import PARTS, ZapSocket
 
 __all__ = ["ClientGuard"]
 
 log = logging.getLogger("hms.security")
 
-ZAP_ADDRESS = "inproc://zeromq.zap.01"
-_PARTS = 7
-ANSWERS_PER_TURN = 64
 LOGGED_MAX = 1000
 
 
@@ -35,36 +30,17 @@ class ClientGuard:
     ) -> None:
         self._listeners = {one.domain: one for one in listeners if one.keys is not None}
         self._known_keys = known_keys
-        self.refused = 0
-        self.socket = context.socket(zmq.REP)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.bind(ZAP_ADDRESS)
+        self.zap = ZapSocket(context, self._who, b"refused")
 
-    def answer(self) -> None:
-        """Say for each connection that libzmq asks about whether it may come in."""
-        for _ in range(ANSWERS_PER_TURN):
-            try:
-                parts = self.socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._answer(parts)
-
-    def _answer(self, parts: list[bytes]) -> None:
-        version, request = parts[0], parts[1] if len(parts) > 1 else b""
+    def _who(self, parts: list[bytes]) -> bytes | None:
         key, why = self._key(parts)
-        if not why:
-            said = [version, request, b"200", b"OK", key, b""]
-        else:
-            # 400, not 300: at that a client waits without a word
-            self.refused += 1
-            if self.refused <= LOGGED_MAX:
-                log.warning("a connection from %s is refused: %s", _text(parts, 3), why)
-            said = [version, request, b"400", b"refused", b"", b""]
-        self.socket.send_multipart(said)
+        if why and self.zap.refused < LOGGED_MAX:
+            log.warning("a connection from %s is refused: %s", _text(parts, 3), why)
+        return None if why else key
 
     def _key(self, parts: list[bytes]) -> tuple[bytes, str]:
         """The key of a connection, or why it is refused."""
-        listener = self._listeners.get(parts[2]) if len(parts) == _PARTS else None
+        listener = self._listeners.get(parts[2]) if len(parts) == PARTS else None
         if listener is None or parts[5] != b"CURVE":
             return b"", "it does not encrypt"
         if not _is_from(_text(parts, 3), listener.networks):
@@ -73,10 +49,6 @@ class ClientGuard:
         if not listener.takes_any_key and key.decode() not in self._known_keys():
             return b"", f"its key {key.decode()} is not known"
         return key, ""
-
-    def close(self) -> None:
-        """No more questions."""
-        self.socket.close(0)
 
 
 def _text(parts: list[bytes], at: int) -> str:

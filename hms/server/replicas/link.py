@@ -116,13 +116,13 @@ class _Link:
         self.poller = zmq.Poller()
         self.poller.register(self.socket, zmq.POLLIN)
         if self._guard is not None:
-            self.poller.register(self._guard.socket, zmq.POLLIN)
+            self.poller.register(self._guard.zap.socket, zmq.POLLIN)
 
     def wait(self, timeout_s: float) -> None:
         """Until there is something, or so long."""
         self.poller.poll(max(0, round(timeout_s * 1000)))
         if self._guard is not None:
-            self._guard.answer()
+            self._guard.zap.answer()
 
     def received(self) -> Iterator[list[bytes]]:
         """What is there, a bounded number."""
@@ -136,7 +136,7 @@ class _Link:
         """What was said last still goes out, for a moment."""
         self.socket.close()
         if self._guard is not None:
-            self._guard.close()
+            self._guard.zap.close()
         self._context.term()
 
 
