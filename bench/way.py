@@ -62,11 +62,11 @@ class Figures(NamedTuple):
 
 LIMITS: dict[str, Figures] = {
     "client sends": Figures(14, 9, 10),
-    "node confirms": Figures(77, 37, 70),
+    "node confirms": Figures(71, 36, 62),
     "client confirmed": Figures(23, 11, 16),
     "life: client": Figures(80, 21, 59),
     "life: client, background": Figures(40, 12, 32),
-    "life: node": Figures(175, 42, 148),
+    "life: node": Figures(161, 41, 132),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")

@@ -118,21 +118,24 @@ class LanePool:
             self._sleepers.wake(chosen)
         return True
 
-    def run_here(self, key: Hashable, items: list[Any], handle: Handle) -> bool:
+    def run_here(
+        self, key: Hashable, items: list[Any], handle: Callable[[Hashable, list[Any]], object]
+    ) -> bool:
         """Handle items in the thread that has them, as a worker would, if no lane has anything to
-        do; False, with nothing done, when one has. It spares two hand-overs between threads."""
+        do; False, with nothing done, when one has. It spares two hand-overs between threads.
+        handle takes out of the list what is done; the rest is left for the lane's next turn."""
         with self._lock:
             if self._lanes or self._is_closing:
                 return False
             self._lanes[key] = deque()
-        outcome = None
         try:
-            outcome = handle(key, items)
+            handle(key, items)
         except BaseException as fault:  # noqa: BLE001 - as in _run()
+            items.clear()
             report_fault(self._on_fault, fault, f"lane {key!r}")
         with self._lock:
-            if outcome is PARK or outcome is AGAIN:
-                self._put_back(key, items, must_wait=outcome is PARK)
+            if items:
+                self._put_back(key, items, must_wait=False)
             elif self._lanes[key]:  # it was put into meanwhile
                 self._stand(key)
             else:

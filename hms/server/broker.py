@@ -177,6 +177,8 @@ class Broker:
         self._store = store
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
+        self.is_held = self._lock.locked
+        """Whether somebody holds the engine's lock."""
         self._holds = LockStatistics()
         self._commit_seconds, self._batch_records = Histogram(), Histogram(BATCH_RECORDS)
         self.commits = self._unlooked_bytes = 0
@@ -301,11 +303,6 @@ class Broker:
             return True
         self._waits.pop(peer, None)
         return False
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether somebody holds the engine's lock or leads the log: who comes now may wait."""
-        return self._lock.locked() or self.around.storage.is_led
 
     def _await_log(self) -> None:
         """Wait while more than BACKLOG_BYTES_MAX are not synced yet."""

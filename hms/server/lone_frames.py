@@ -6,7 +6,8 @@ turn instead of a worker. It may wait for nothing that takes long, since no othe
 meanwhile:
 
     only short frames that ask for little: one message, one acknowledgement, a call, a result
-    only while the engine's lock is free and nobody leads the log
+    only while the engine's lock is free, nobody leads the log, the log has room and the node is not
+    draining
     what may have to be synced only where a sync takes less than a hand-over is worth: not on a slow
     disk, in a database, or where copies have to confirm
 
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from hms.server.broker import Broker
 from hms.wire.frames import Action, Envelope, Kind
-from hms.workers.lanes import AGAIN, PARK, LanePool
+from hms.workers.lanes import LanePool
 
 __all__ = ["LoneFrames"]
 
@@ -48,19 +49,14 @@ class LoneFrames:
         """Whether it was applied here; False: nothing was done, and it goes to its lane."""
         envelope, payload = frame
         broker, kind = self._broker, envelope.kind
-        if len(payload) > BYTES_MAX or broker.is_busy:
+        if len(payload) > BYTES_MAX or broker.is_held() or broker.around.storage.is_led:
+            return False
+        if broker.draining.is_on:  # what begins something has to wait on its lane
             return False
         if kind not in _OF_SERVICES:
-            is_one = envelope.item_count == 1 and broker.commit_s < self._sync_s_max
-            if not is_one or broker.engine.has_crowds:
+            if envelope.item_count != 1 or broker.commit_s >= self._sync_s_max:
                 return False
             is_acknowledge = kind is Kind.SETTLE and payload and payload[0] == _ACKNOWLEDGE
-            if kind is not Kind.SEND and not is_acknowledge:
+            if not is_acknowledge and (kind is not Kind.SEND or broker.must_wait(peer, [frame])):
                 return False
-        return self._lanes.run_here(peer, [frame], self._handle)
-
-    def _handle(self, peer: Hashable, items: list[Any]) -> object:
-        if self._broker.must_wait(peer, items):
-            return PARK
-        self._turn(peer, items)
-        return AGAIN if items else None
+        return self._lanes.run_here(peer, [frame], self._turn)

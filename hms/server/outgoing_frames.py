@@ -7,6 +7,8 @@ concern of its peer's door.
 
 from collections.abc import Hashable, Mapping
 
+import msgspec
+
 from hms.engine.effects import Deliver
 from hms.engine.messages import length_of
 from hms.server.doors.door import Door, Frame, PayloadsOf, Said
@@ -18,15 +20,13 @@ LOOKED_AT_MAX = 16
 """So many of a peer's last deliveries are looked at; a thousand selectors make as many of them."""
 
 
-class _Delivery:
+class _Delivery(msgspec.Struct, eq=False):
     """A delivery to one or more consumers of one connection."""
 
-    __slots__ = ("_consumers", "effect", "receivers")
-
-    def __init__(self, effect: Deliver) -> None:
-        self.effect = effect
-        self.receivers = [(effect.consumer, effect.epoch)]
-        self._consumers = {effect.consumer}
+    effect: Deliver
+    receivers: list[tuple[int, int]]
+    """Consumers and their epochs."""
+    consumers: set[int]
 
     def can_take(self, effect: Deliver) -> bool:
         """Whether another consumer's delivery is the same one."""
@@ -42,45 +42,40 @@ class _Delivery:
     def take(self, effect: Deliver) -> None:
         """It is the delivery of another consumer too."""
         self.receivers.append((effect.consumer, effect.epoch))
-        self._consumers.add(effect.consumer)
+        self.consumers.add(effect.consumer)
 
     def is_to(self, consumer: int) -> bool:
         """Whether that consumer gets it."""
-        return consumer in self._consumers
+        return consumer in self.consumers
 
 
-class OutgoingFrames:
+class OutgoingFrames(msgspec.Struct, eq=False):
     """native: the door of peers that have none of their own in doors; payloads_of reads what is not
     in memory."""
 
-    def __init__(
-        self,
-        native: Door,
-        doors: Mapping[Hashable, Door],
-        payloads_of: PayloadsOf | None = None,
-    ) -> None:
-        self._native, self._doors = native, doors
-        self._payloads_of = payloads_of
-        self.size_bytes = 0
-        """What the frames so far will take, about."""
-        self.out: list[tuple[Hashable, Frame | _Delivery]] = []
-        self._last: dict[Hashable, list[_Delivery]] = {}
-        """The last words for a peer, as far as they are deliveries, which others may share."""
+    native: Door
+    doors: Mapping[Hashable, Door]
+    payloads_of: PayloadsOf | None = None
+    size_bytes: int = 0
+    """What the frames so far will take, about."""
+    out: list[tuple[Hashable, Frame | _Delivery]] = []
+    last: dict[Hashable, list[_Delivery]] = {}
+    """The last words for a peer, as far as they are deliveries, which others may share."""
 
     def tell(self, peer: Hashable, effect: Said | Deliver) -> None:
         """What a peer is to be told."""
         if not isinstance(effect, Deliver):
-            self._last.pop(peer, None)
-            made = self._doors.get(peer, self._native).encode(effect, self._payloads_of)
+            self.last.pop(peer, None)
+            made = self.doors.get(peer, self.native).encode(effect, self.payloads_of)
             self.out.append((peer, made))
             self.size_bytes += len(made[1])
             return
-        last = self._last.setdefault(peer, [])
+        last = self.last.setdefault(peer, [])
         shared = self._shared(last, effect) if last else None
         if shared is not None:
             shared.take(effect)
             return
-        delivery = _Delivery(effect)
+        delivery = _Delivery(effect, [(effect.consumer, effect.epoch)], {effect.consumer})
         self.size_bytes += sum(map(length_of, effect.messages))
         self.out.append((peer, delivery))
         last.append(delivery)
@@ -102,8 +97,8 @@ class OutgoingFrames:
         frames: list[tuple[Hashable, Frame]] = []
         for peer, words in self.out:
             if isinstance(words, _Delivery):
-                door = self._doors.get(peer, self._native)
-                made = door.deliver(words.effect, words.receivers, self._payloads_of)
+                door = self.doors.get(peer, self.native)
+                made = door.deliver(words.effect, words.receivers, self.payloads_of)
                 frames.append((peer, made))
             else:
                 frames.append((peer, words))

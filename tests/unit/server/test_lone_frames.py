@@ -23,11 +23,12 @@ class _Broker(SimpleNamespace):
     """What a lone frame asks of the broker."""
 
     def __init__(self, **state):
-        quiet = {"is_busy": False, "commit_s": 0.0, "engine": SimpleNamespace(has_crowds=False)}
-        super().__init__(**{**quiet, **state})
-
-    def must_wait(self, _peer, _items):
-        return False
+        quiet = {"is_held": False, "is_led": False, "commit_s": 0.0, "must_wait": False}
+        state = {**quiet, "is_draining": False, **state}
+        self.draining = SimpleNamespace(is_on=state["is_draining"])
+        self.is_held, self.commit_s = lambda: state["is_held"], state["commit_s"]
+        self.must_wait = lambda _peer, _items: state["must_wait"]
+        self.around = SimpleNamespace(storage=SimpleNamespace(is_led=state["is_led"]))
 
 
 @pytest.fixture
@@ -62,7 +63,9 @@ def _applied(lanes, frame, *, may_sync=True, **state):
 def test_one_message_acknowledgement_or_call_is_applied_here(lanes, frame):
     """A hand-over to a worker and back takes as long as all that is done for it."""
     assert _applied(lanes, frame)
-    assert not _applied(lanes, frame, is_busy=True)
+    assert not _applied(lanes, frame, is_held=True)
+    assert not _applied(lanes, frame, is_led=True)
+    assert not _applied(lanes, frame, is_draining=True)
     assert not _applied(lanes, (frame[0], bytes(BYTES_MAX + 1)))
 
 
@@ -94,7 +97,7 @@ def test_no_peer_waits_for_the_sync_of_another_that_takes_long(lanes, state):
     assert _applied(lanes, _frame(Kind.CALL), **state)
 
 
-def test_what_very_many_get_is_a_workers(lanes):
-    """One publication makes a frame for each of its subscribers."""
-    crowd = SimpleNamespace(has_crowds=True)
-    assert not _applied(lanes, _frame(Kind.SEND), engine=crowd)
+def test_a_message_for_which_the_log_has_no_room_waits_on_its_lane(lanes):
+    """Only there it is parked, and what comes behind it too."""
+    assert not _applied(lanes, _frame(Kind.SEND), must_wait=True)
+    assert _applied(lanes, _frame(Kind.SETTLE, _settle(Action.ACKNOWLEDGE)), must_wait=True)

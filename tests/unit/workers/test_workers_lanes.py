@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lane_rig import WAIT_S, Gate, Recorder, gate, hasty_threads, pools, recorder
 
-from hms.workers.lanes import AGAIN, PARK, LanePool
+from hms.workers.lanes import AGAIN, LanePool
 
 __all__ = ["gate", "hasty_threads", "pools", "recorder"]  # the fixtures
 
@@ -255,8 +255,10 @@ def test_items_are_handled_where_they_are_when_no_lane_has_anything_to_do(pools)
     gate, here = Gate(), []
     pool = pools(1, gate.handle)
 
-    assert pool.run_here("a", [1], lambda *work: here.append((*work, threading.get_ident())))
-    assert here == [("a", [1], threading.get_ident())]
+    assert pool.run_here(
+        "a", [1], lambda _, items: here.append((items.pop(), threading.get_ident()))
+    )
+    assert here == [(1, threading.get_ident())]
 
     assert pool.put_many("b", [2])
     assert gate.is_reached.wait(WAIT_S)
@@ -265,9 +267,8 @@ def test_items_are_handled_where_they_are_when_no_lane_has_anything_to_do(pools)
     gate.is_open.set()
 
 
-@pytest.mark.parametrize("outcome", [AGAIN, PARK])
 def test_what_is_left_of_items_handled_elsewhere_comes_before_what_was_put_meanwhile(
-    pools, recorder, outcome
+    pools, recorder
 ):
     """The rest of a slice is the connection's oldest command (P4)."""
     pool = pools(2, recorder.handle)
@@ -275,12 +276,8 @@ def test_what_is_left_of_items_handled_elsewhere_comes_before_what_was_put_meanw
     def handle(key, items):
         assert pool.put_many(key, [3, 4])
         del items[0]
-        return outcome
 
     assert pool.run_here("a", [1, 2], handle)
-    if outcome is PARK:
-        assert recorder.batches.empty()
-        pool.go_on()
     while recorder.by_lane["a"] != [2, 3, 4]:
         recorder.batches.get(timeout=WAIT_S)
 
