@@ -136,11 +136,11 @@ class Transport:
             _send(self._socket, payload, _LAST, copy=False)
 
     def receive(self) -> list[list[bytes | memoryview]]:
-        """The frames that wait, up to a bounded number; a large payload is lent by ZeroMQ, since
-        bodies are copied out of it anyway."""
+        """The frames that wait, of which has_input() has told, up to a bounded number; a large
+        payload is lent by ZeroMQ, since bodies are copied out of it anyway."""
         received: list[list[bytes | memoryview]] = []
         recv = self._socket.recv
-        while len(received) < _BATCH_MAX and self.has_input():
+        while not received or (len(received) < _BATCH_MAX and self.has_input()):
             part = recv(_LAST, copy=False)  # recv_multipart() asks for each part by a call of five
             parts: list[bytes | memoryview] = [part.bytes]
             while part.more:

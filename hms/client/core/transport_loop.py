@@ -148,13 +148,10 @@ class TransportLoop:
         link.sent_at = monotonic()
         if self._shell.is_polled:  # sending may have taken the signal: look whether there is input
             while self.transport is transport and transport.has_input():
-                self.read()
+                self.read(transport)
 
-    def read(self) -> bool:
-        """Take frames in; whether there were any, and so perhaps more."""
-        transport = self.transport
-        if transport is None:
-            return False
+    def read(self, transport: Transport) -> None:
+        """Take frames in, of which the transport's has_input() has told; there may be more."""
         received = transport.receive()
         now = monotonic()
         try:
@@ -164,16 +161,15 @@ class TransportLoop:
             self.lost(error)
         if self.link.state is State.UP and not self._was_up:
             self._connected()
-        return bool(received)
 
     def take_in(self) -> bool:
         """Read and do what follows; whether nothing came, so that polling makes sense."""
-        if self.transport is None or not self.transport.has_input():
+        transport = self.transport
+        if transport is None or not transport.has_input():
             return True
-        took = self.read()
-        if took:
-            self.flush()
-        return not took
+        self.read(transport)
+        self.flush()
+        return False
 
     def _connected(self) -> None:
         self._was_up, self._ended = True, None
