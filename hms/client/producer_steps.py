@@ -163,7 +163,13 @@ class ProducerSteps:
         if not self._is_waiting:
             send.ended()
             return UNKNOWN
-        yield from self._outcome(send)
+        is_done, patience_s = False, self._requests.request_timeout_s
+        try:  # _outcome(), in place: two calls less for a message alone
+            deadline = (send.begun_at or monotonic()) + patience_s
+            is_done = yield Wait(send, partial(getattr, send, "is_done"), deadline)
+        finally:
+            if not is_done:
+                self._give_up(send)
         if send.span is not None:
             send.ended()
         return send.receipt()
@@ -243,16 +249,18 @@ class ProducerSteps:
     def _outcome(self, send: PendingSend) -> Steps[None]:
         """Until its outcome is known. A send that is cancelled here may have been stored; what
         becomes of it is not lost on the books of the link."""
-        requests, patience_s = self._requests, self._requests.request_timeout_s
         is_done = False
         try:
-            deadline = (send.begun_at or monotonic()) + patience_s
+            deadline = (send.begun_at or monotonic()) + self._requests.request_timeout_s
             is_done = yield Wait(send, partial(getattr, send, "is_done"), deadline)
         finally:
             if not is_done:
-                late = requests.too_late("send", patience_s)
-                send.error = self._sender.give_up(send, late)
-                self._session.state.send_failed(send.error)
+                self._give_up(send)
+
+    def _give_up(self, send: PendingSend) -> None:
+        late = self._requests.too_late("send", self._requests.request_timeout_s)
+        send.error = self._sender.give_up(send, late)
+        self._session.state.send_failed(send.error)
 
     # ---- many
 

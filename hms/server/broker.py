@@ -328,7 +328,7 @@ class Broker:
 
     def _apply(self, peer: Hashable, commands: list[Command], *, is_last: bool) -> int:
         """Apply a portion of a batch; how many of its commands are done."""
-        are_settled, engine = True, self.engine
+        are_settled, engine, draining = True, self.engine, self.draining
         done = 0
         for envelope, _, _ in commands:
             are_settled = are_settled and envelope.kind is Kind.SETTLE
@@ -340,7 +340,7 @@ class Broker:
 
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal done
-            self._effort = EFFORT_MAX if self.draining.drops(peer) else 0
+            self._effort = EFFORT_MAX if draining.is_over and draining.drops(peer) else 0
             for command in commands:
                 if self._effort >= EFFORT_MAX:
                     return
@@ -354,7 +354,7 @@ class Broker:
                     self._effort += engine.take_effort()
 
         self._change(change, is_in_hand=is_last, may_linger=are_settled, by=commands)
-        return len(commands) if self.draining.drops(peer) else done
+        return len(commands) if draining.is_over and draining.drops(peer) else done
 
     def _apply_one(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
@@ -546,7 +546,9 @@ class Broker:
             elif action is Action.SEEN:
                 engine.seen(number, consumer, epoch, item.ranges)
             else:
-                spans, later = engine.slice_of(number, consumer, epoch, item.ranges)
+                spans, later = item.ranges, None
+                if len(spans) != 1 or spans[0][0] != spans[0][1]:  # one message is no slice
+                    spans, later = engine.slice_of(number, consumer, epoch, spans)
                 if action is Action.ACKNOWLEDGE:
                     settled += engine.acknowledge(number, consumer, epoch, spans, now_ms, fx)
                 else:
@@ -554,8 +556,9 @@ class Broker:
                 if later is not None:
                     items[done] = structs.replace(item, ranges=later)
                     break
-            self._effort += engine.take_effort()
             done += 1
+            if done < len(items):
+                self._effort += engine.take_effort()
         del items[:done]
         return settled
 

@@ -18,6 +18,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Container, Sequence
+from threading import get_ident
 from typing import Any
 
 import zmq
@@ -48,6 +49,8 @@ OnFrames = Callable[[PeerKey, list[tuple[Envelope, bytes | memoryview]]], bool]
 OnAlone = Callable[[PeerKey, tuple[Envelope, bytes | memoryview]], bool]
 
 SENDS_PER_TURN = 1024
+SENDS_AT_ONCE = 16
+"""So many frames that came of one applied here leave at once, not by way of the outbox."""
 TURN_BYTES_MAX = 8 << 20  # then see first whether there is room for more
 PART_BYTES = 256
 FRAME_HEADERS = 2 + 16 + 2
@@ -118,6 +121,8 @@ class Gateway:
         """When peers and pressure have to be looked at; at once when something changes there."""
         self._is_reading = True
         self._is_running = True
+        self._applying_in = 0
+        """The thread of run() while on_alone() is asked, else none."""
         self.turns = 0
         """So many turns were taken: it grows at least once in SLEEP_MS_MAX."""
         self._slowest_s = 0.0
@@ -164,6 +169,13 @@ class Gateway:
 
     def put(self, items: Sequence[tuple[PeerKey, FrameParts]]) -> None:
         """Frames for peers, in order; a peer with too many unread is closed. From any thread."""
+        is_here = self._applying_in == get_ident() and not self.outbox.batches
+        if is_here and len(items) <= SENDS_AT_ONCE:
+            now = self._clock()
+            for key, parts in items:
+                if (peer := self._peers.find(key)) is not None:
+                    self._peers.send(peer, parts, now)
+            return
         greedy = self.ledger.put(items)
         self.outbox.put_many(items)
         if greedy:
@@ -367,8 +379,12 @@ class Gateway:
         if batch := peer.received:
             size = peer.received_bytes
             peer.received, peer.received_bytes = [], 0
-            if is_alone and self._on_alone(peer.key, batch[0]):
-                return
+            if is_alone:
+                self._applying_in = get_ident()
+                is_applied = self._on_alone(peer.key, batch[0])
+                self._applying_in = 0
+                if is_applied:
+                    return
             ledger = self.ledger
             if not ledger.came(peer.key, size):
                 self._close_peer(peer)

@@ -12,7 +12,7 @@ from gateway_rig import WAIT_S, Clock, client, client_of, receive, receive_error
 from hms.errors.catalogue import AddressUnusable, NotSupported
 from hms.server import listening_sockets
 from hms.server.address_faults import unusable
-from hms.server.gateway import Gateway, GatewayLimits
+from hms.server.gateway import SENDS_AT_ONCE, Gateway, GatewayLimits
 from hms.wire.frames import Kind, frame
 from tests.support.waiting import wait_until
 
@@ -257,3 +257,40 @@ def test_the_only_frame_of_a_turn_is_offered_before_it_goes_to_its_lane():
         client.send_multipart(frame(Kind.SEND, b"2"))
         assert alone.get(timeout=WAIT_S) == (key, Kind.SEND, b"2")
         assert rig.frames.empty()
+
+
+def test_what_comes_of_a_frame_applied_here_leaves_at_once():
+    """By way of the outbox it would be counted, taken out and counted again. Behind what waits
+    there, from another thread, or as a crowd, it keeps to that way: nothing overtakes."""
+    left = queue.Queue()
+
+    def put(key, *answers):
+        rig.gateway.put([(key, frame(Kind.REPLY, answer, 1)) for answer in answers])
+
+    def on_alone(key, one):
+        kind, text = one[0].kind, one[1]
+        if kind is not Kind.SEND:
+            return False
+        if text == b"behind":
+            rig.send(key, frame(Kind.REPLY, b"before", 1))
+        if text == b"thread":
+            other = threading.Thread(target=put, args=(key, text))
+            other.start()
+            other.join()
+        else:
+            put(key, *[text] * (SENDS_AT_ONCE + 1 if text == b"crowd" else 1))
+        left.put(len(rig.gateway.outbox.batches))
+        return True
+
+    with running(on_alone=on_alone) as rig, client_of(rig.endpoints[0]) as client:
+        key, told = rig.login(client), []
+        held = rig.gateway.ledger.total
+        for text, count in ((b"alone", 1), (b"behind", 2), (b"thread", 1), (b"crowd", 17)):
+            client.send_multipart(frame(Kind.SEND, text))
+            told += [receive(client)[2] for _ in range(count)]
+        put(key, b"later")  # nobody is asked about a frame now
+
+        assert told == [b"alone", b"before", b"behind", b"thread", *[b"crowd"] * 17]
+        assert receive(client)[2] == b"later"
+    assert [left.get() for _ in range(4)] == [0, 2, 1, 1]
+    assert rig.gateway.ledger.total == held

@@ -33,8 +33,8 @@ class BackgroundThread:
 
     def __init__(self, driver: _Driver) -> None:
         self._driver, self._link, self._loop = driver, driver.link, driver.loop
-        self.waiting = waiting = SocketWait(driver.lock, driver.loop.take_in, self)
-        self._heartbeat = Heartbeat(driver.loop, lambda: waiting.reader is None)
+        self.waiting = SocketWait(driver.lock, driver.loop.take_in, self)
+        self._heartbeat = Heartbeat(driver.loop)
         self.is_reader = False
         """Whether it polls the socket."""
         self._is_over = False
@@ -80,9 +80,12 @@ class BackgroundThread:
             return False
         if self.is_reader:
             return True
-        if not at_once and self._is_away(monotonic()):
-            self.come_by(self.waiting.last_at + AWAY_S)
-            return True
+        if not (at_once or self._link.unattended):  # _is_away(), in place: nobody else waits
+            free_at = self.waiting.last_at + AWAY_S
+            if monotonic() < free_at:
+                if self._wakes_at > free_at:
+                    self.come_by(free_at)
+                return True
         self._epoll.modify(self._transport.fd, select.EPOLLIN)
         self.is_reader = True
         if self._transport.has_input():  # sending may have taken the socket's signal
@@ -121,10 +124,15 @@ class BackgroundThread:
         self._loop.give_back(waits=True)
 
     def _run(self) -> None:
+        """Turn after turn: do what is due, and come again when more is, at the latest when the
+        socket is free."""
         link = self._link
         while True:
             with self._driver.lock:
-                wakes_at = self._turn()
+                self._wakes_at, self._is_asleep = 0.0, False
+                due_at = self._heartbeat.turn(may_read=self.waiting.reader is None)
+                free_at = self.waiting.last_at + AWAY_S
+                wakes_at = min(due_at, free_at) if monotonic() < free_at else due_at
                 calls, link.calls = link.calls, []
                 self._is_over = is_over = link.state is State.ENDED and not calls
                 self._is_asleep = not (calls or is_over)
@@ -157,10 +165,3 @@ class BackgroundThread:
             return True
         may_be = not (self._link.unattended or waiting.is_awaited)
         return may_be and now < waiting.last_at + AWAY_S
-
-    def _turn(self) -> float:
-        """Do what is due; when to come again, at the latest when the socket is free."""
-        self._wakes_at = 0.0
-        self._is_asleep = False
-        due_at, free_at = self._heartbeat.turn(), self.waiting.last_at + AWAY_S
-        return min(due_at, free_at) if monotonic() < free_at else due_at

@@ -5,12 +5,10 @@ It tries to connect, looks whether the node is still there, beats, and ticks wha
 """
 
 import logging
-from collections.abc import Callable
 from operator import itemgetter
 from time import monotonic
 
 from hms.client.core.link import State
-from hms.client.core.link_participants import Ticking
 from hms.client.core.operations import FOREVER
 from hms.client.core.transport_loop import TransportLoop
 
@@ -19,24 +17,27 @@ _at = itemgetter(0)
 
 
 class Heartbeat:
-    """See the module. may_read: whether a turn may read, and not somebody else just now."""
+    """See the module."""
 
-    def __init__(self, loop: TransportLoop, may_read: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, loop: TransportLoop) -> None:
         self._loop, self._link = loop, loop.link
-        self._may_read = may_read
 
-    def turn(self) -> float:
-        """Do what is due; when to come again. A fault of ours must end the connection, not
-        silently what drives it."""
+    def turn(self, *, may_read: bool = True) -> float:
+        """Do what is due; when to come again. may_read: nobody else reads just now. A fault of ours
+        must end the connection, not silently what drives it."""
         loop, link = self._loop, self._link
         try:
-            now, may_read = monotonic(), self._may_read()
+            now = monotonic()
             if loop.transport is not None:
                 self._look(now, may_read=may_read)
             if link.state is State.OFF and self._try_again(now):
                 return now  # a monitor signals only what comes after the first look at it
-            if loop.ticks:
-                self._tick(now)
+            ticks, loop.ticks = loop.ticks, []
+            for one in ticks:
+                if one[0] <= now:
+                    one[1].tick()
+                else:
+                    loop.ticks.append(one)
             loop.flush()
             if may_read and loop.transport is not None and loop.transport.has_input():
                 return now  # sending may have taken the socket's signal
@@ -50,12 +51,12 @@ class Heartbeat:
             return 0.0
 
     def _look(self, now: float, *, may_read: bool) -> None:
-        """Read, find out whether the node is still there, and beat."""
-        loop, link = self._loop, self._link
-        assert loop.transport is not None
-        fault = loop.transport.fault() if loop.transport.has_news() else ""
-        if fault or may_read:
-            loop.take_in()
+        """Read, find out whether the node is still there, and beat; turn() flushes."""
+        loop, link, transport = self._loop, self._link, self._loop.transport
+        assert transport is not None
+        fault = transport.fault() if transport.has_news() else ""
+        if (fault or may_read) and transport.has_input():
+            loop.read(transport)
         is_silent = link.beat(now)
         if loop.transport is None:
             return
@@ -79,13 +80,3 @@ class Heartbeat:
             loop.dial(now)
             return loop.transport is not None
         return False
-
-    def _tick(self, now: float) -> None:
-        loop = self._loop
-        due: list[tuple[float, Ticking]] = []
-        waiting: list[tuple[float, Ticking]] = []
-        for one in loop.ticks:
-            (due if one[0] <= now else waiting).append(one)
-        loop.ticks = waiting
-        for _, participant in due:
-            participant.tick()

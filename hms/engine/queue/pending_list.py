@@ -17,7 +17,7 @@ from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.groups.scan_order import ScanOrder
 from hms.engine.log.live_index import left_by
 from hms.engine.log.packed_block import PackedBlock
-from hms.engine.messages import StoredMessage, sizes_of
+from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, length_of, sizes_of
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.delays import Delayed
 from hms.engine.queue.expiry_index import ExpiryIndex
@@ -235,9 +235,18 @@ class PendingList:
     ) -> list[StoredMessage]:
         """Up to count messages go out, and no more once bytes_max are reached; those whose time is
         over leave into `expired` instead, until so many are in it."""
-        ready = self._ready
-        if ready.is_run and not self._expiring.messages and self._index is None:
-            return self._take_run(count, bytes_max)
+        if bytes_max <= 0 or self.waiting_count <= self.held_count:
+            return []
+        ready, totals = self._ready, self.totals
+        is_plain = not self._expiring.messages and self._index is None
+        run = ready.pop_run(count, bytes_max) if is_plain else None
+        if run is not None:
+            gone = len(run)
+            self.waiting_count -= gone
+            self.out_count += gone
+            totals.messages -= gone  # as _move_waiting() and _move_out() do, without two calls
+            totals.in_flight += gone
+            return run
         taken: list[StoredMessage] = []
         room = bytes_max
         while len(taken) < count and room > 0 and self.waiting_count > self.held_count:
@@ -256,18 +265,6 @@ class PendingList:
                 taken.append(message)
                 room -= message.length
         self._move_out(len(taken))
-        return taken
-
-    def _take_run(self, count: int, bytes_max: int) -> list[StoredMessage]:
-        if bytes_max <= 0 or self.waiting_count <= self.held_count:
-            return []
-        taken = self._ready.pop_run(count, bytes_max)
-        count = len(taken)
-        self.waiting_count -= count
-        self.out_count += count
-        totals = self.totals  # as _move_waiting() and _move_out() do, without two calls
-        totals.messages -= count
-        totals.in_flight += count
         return taken
 
     def take_one(self, message: StoredMessage) -> None:
@@ -329,7 +326,8 @@ class PendingList:
 
     def settle_all(self, messages: list[StoredMessage]) -> int:
         """Messages that were out leave for good; what they counted in quotas."""
-        size_bytes, count, totals = sizes_of(messages), len(messages), self.totals
+        count, totals = len(messages), self.totals
+        size_bytes = sum(map(length_of, messages)) + OVERHEAD_BYTES * count  # sizes_of(), in place
         self.out_count -= count  # count_settled(), in place
         self.size_bytes -= size_bytes
         totals.in_flight -= count

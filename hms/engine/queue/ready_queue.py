@@ -52,11 +52,6 @@ class ReadyQueue:
         self._gone_bytes = 0
         """Of those that were noted as gone since all of these were swept; they stay in memory."""
 
-    @property
-    def is_run(self) -> bool:
-        """All stand in their deques, and none is gone."""
-        return not (self._heap or self._gone)
-
     def add(self, messages: list[StoredMessage]) -> None:
         """New ones, younger than all that ever came."""
         if self.sort is not None:
@@ -184,9 +179,12 @@ class ReadyQueue:
                 return message
             self._gone.discard(message.seq)
 
-    def pop_run(self, count: int, bytes_max: int) -> list[StoredMessage]:
-        """What stands in front, all of one priority, where nothing has to be looked at one by one;
-        a run costs a third of as many single steps. There is one."""
+    def pop_run(self, count: int, bytes_max: int) -> list[StoredMessage] | None:
+        """What stands in front, all of one priority; a run costs a third of as many single steps.
+        There is one. None where they have to be looked at one by one: not all stand in their
+        deques, or some are gone."""
+        if self._heap or self._gone:
+            return None
         if not self._levels[self._top]:
             self._advance()
         level = self._levels[self._top]
