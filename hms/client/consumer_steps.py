@@ -176,11 +176,36 @@ class ConsumerSteps:
         message = (self._prefetched.buffer and self.at_hand()) or self.taken()
         if message is not None:
             return message
-        delivered = yield from self._waiting(timeout_s)
+        patience_s = check_patience("timeout_s", timeout_s)
+        now = monotonic()
+        deadline = FOREVER if patience_s is None else now + patience_s
+        asks_at = deadline if patience_s is None else deadline - min(patience_s / 2, POLL_S)
+        asked: Pending | None = None
+        requests, link, prefetched = self._requests, self._requests.link, self._prefetched
+        while True:
+            self._state.want_more(prefetched)
+            if link.outbox:
+                requests.driver.flush()  # where the loss of the connection may show
+            patience = requests.driver.loop.lost_at + requests.request_timeout_s
+            may_go_on = partial(self._has_news, link.state, requests.driver.me())
+            is_due = yield Wait(prefetched, may_go_on, min(asks_at, patience))
+            delivered = self._take()  # credit is not due: nothing was taken since it was given
+            if delivered is not None:
+                break
+            self._check_receiving()
+            if not is_due and patience <= asks_at and not requests.is_connected:
+                raise own_copy(link.error)
+            now = monotonic()
+            if now >= deadline:
+                is_timed = patience_s is not None and patience_s > 0
+                delivered = yield from self._polled(asked, is_timed=is_timed)
+                break
+            if now >= asks_at:
+                asked, asks_at = self._ask(), deadline
         if delivered is None:
             return None
         self._note(delivered)
-        return self._message(delivered, self._prefetched.stamp)
+        return self._message(delivered, prefetched.stamp)
 
     def receiving_many(self, count: int, timeout_s: float | None) -> Steps[list[Message]]:
         """The next message, and those behind it that are here already, up to `count` in all."""
@@ -311,33 +336,6 @@ class ConsumerSteps:
         if self._prefetched.released:
             self._state.say_soon(self._prefetched)
         return delivered
-
-    def _waiting(self, timeout_s: float | None) -> Steps[Delivered | None]:
-        patience_s = check_patience("timeout_s", timeout_s)
-        now = monotonic()
-        deadline = FOREVER if patience_s is None else now + patience_s
-        asks_at = deadline if patience_s is None else deadline - min(patience_s / 2, POLL_S)
-        asked: Pending | None = None
-        requests, link, prefetched = self._requests, self._requests.link, self._prefetched
-        while True:
-            self._state.want_more(prefetched)
-            if link.outbox:
-                requests.driver.flush()  # where the loss of the connection may show
-            patience = requests.driver.loop.lost_at + requests.request_timeout_s
-            may_go_on = partial(self._has_news, link.state, requests.driver.me())
-            is_due = yield Wait(prefetched, may_go_on, min(asks_at, patience))
-            delivered = self._take()  # credit is not due: nothing was taken since it was given
-            if delivered is not None:
-                return delivered
-            self._check_receiving()
-            if not is_due and patience <= asks_at and not requests.is_connected:
-                raise own_copy(link.error)
-            now = monotonic()
-            if now >= deadline:
-                is_timed = patience_s is not None and patience_s > 0
-                return (yield from self._polled(asked, is_timed=is_timed))
-            if now >= asks_at:
-                asked, asks_at = self._ask(), deadline
 
     def _ask(self) -> Pending | None:
         """Ask the node: what it has for this consumer comes before its answer. While the connection

@@ -23,6 +23,11 @@ def lies():
     return Path(os.environ.get("LOSSY_LIES", "/nowhere")).exists()
 
 
+def _identity(fd):
+    found = os.stat(fd)  # noqa: PTH116 - of a descriptor
+    return found.st_dev, found.st_ino
+
+
 class PowerlessDisk(RealDisk):
     """The machine's disk behind a cache that is lost."""
 
@@ -31,7 +36,7 @@ class PowerlessDisk(RealDisk):
         self._waiting, self._guard = {}, threading.Lock()
 
     def _of(self, fd):
-        return self._waiting.get(self.identity(fd), ())
+        return self._waiting.get(_identity(fd), ())
 
     def size(self, fd):
         """With what waits."""
@@ -55,7 +60,7 @@ class PowerlessDisk(RealDisk):
         """Into the cache; some of it goes to the disk by itself."""
         data = b"".join(buffers)
         with self._guard:
-            self._waiting.setdefault(self.identity(fd), []).append((offset, data))
+            self._waiting.setdefault(_identity(fd), []).append((offset, data))
         if random.random() < WRITTEN_BACK and not lies():
             os.pwrite(fd, data, offset)
         return len(data)
@@ -64,7 +69,7 @@ class PowerlessDisk(RealDisk):
         """Cut what waits, too."""
         with self._guard:
             kept = [(at, data[: max(0, size - at)]) for at, data in self._of(fd)]
-            self._waiting[self.identity(fd)] = [(at, data) for at, data in kept if data]
+            self._waiting[_identity(fd)] = [(at, data) for at, data in kept if data]
             super().ftruncate(fd, size)
 
     def fdatasync(self, fd):
@@ -77,7 +82,7 @@ class PowerlessDisk(RealDisk):
             os.pwrite(fd, data, offset)
         super().fdatasync(fd)
         with self._guard:
-            waiting = self._waiting.get(self.identity(fd), [])
+            waiting = self._waiting.get(_identity(fd), [])
             for one in taken:
                 with suppress(ValueError):
                     waiting.remove(one)

@@ -48,6 +48,11 @@ def read_trace(file):
         at += size
 
 
+def _identity(what):
+    found = os.stat(what)  # noqa: PTH116 - or of a descriptor
+    return found.st_dev, found.st_ino
+
+
 class RecordedDisk(RealDisk):
     """The machine's disk; a file has a number of its own, as the system uses an inode again."""
 
@@ -57,7 +62,7 @@ class RecordedDisk(RealDisk):
         self._numbers, self._next = {}, 0
 
     def _number(self, what):
-        inode = self.identity(what)
+        inode = _identity(what)
         if inode not in self._numbers:
             self._next += 1
             self._numbers[inode] = self._next
@@ -69,7 +74,7 @@ class RecordedDisk(RealDisk):
             is_new = not path.exists()
             fd = super().open(path, flags)
             if is_new:
-                self._numbers.pop(self.identity(fd), None)
+                self._numbers.pop(_identity(fd), None)
                 self._trace.add(Named(((str(path), self._number(fd)),)))
             return fd
 

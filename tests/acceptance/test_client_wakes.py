@@ -6,6 +6,7 @@ from time import monotonic
 
 import hms
 from hms.client.core.background_thread import BackgroundThread
+from hms.client.core.heartbeat import Heartbeat
 from hms.client.core.socket_wait import AWAY_S, SocketWait
 from hms.client.core.transport_loop import TransportLoop
 from hms.wire.branch_requests import AskDecision, ForgetDecision
@@ -69,9 +70,13 @@ def test_threads_get_their_answers_while_a_callback_runs(conn):
 
 def test_a_lone_answer_does_not_wake_the_background_thread(conn, monkeypatch):
     """It polled the socket too, woke for each answer and found that another thread reads."""
-    turns = []
-    turn = BackgroundThread._turn
-    monkeypatch.setattr(BackgroundThread, "_turn", lambda self: (turns.append(1), turn(self))[1])
+    turns, turn = [], Heartbeat.turn
+
+    def counted(self, **how):
+        turns.append(1)
+        return turn(self, **how)
+
+    monkeypatch.setattr(Heartbeat, "turn", counted)
     with conn.session() as session:
         producer = session.producer("queue:q", persistent=True)
         producer.send(b"x")

@@ -8,6 +8,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 
@@ -149,12 +150,12 @@ class RecordingDisk:
     def size(self, fd: int) -> int:
         return len(self.data[self._fds[fd]])
 
-    def identity(self, what: Path | str | int) -> tuple[int, int]:
+    def stat(self, what: Path | str | int) -> SimpleNamespace:
         if isinstance(what, int):
-            return 1, self._fds[what]
+            return SimpleNamespace(st_dev=1, st_ino=self._fds[what])
         if str(what) not in self.names:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(what))
-        return 1, self.names[str(what)]
+        return SimpleNamespace(st_dev=1, st_ino=self.names[str(what)])
 
     def size_and_age(self, path: Path) -> tuple[int, float]:
         if str(path) not in self.names:

@@ -38,7 +38,7 @@ ON_FILES = (
     "lock",
 )
 ON_NAMES = ("open", "rename", "fsync_dir", "list_dir", "make_dir", "size_and_age")
-OTHERS = ("unlink", "identity")
+OTHERS = ("unlink", "stat")
 SYNCS = {"fdatasync", "fsync", "fsync_dir"}
 
 
@@ -95,10 +95,10 @@ class FailingDisk(RealDisk):
             self._broken.discard(path.stat().st_ino)  # the number may be the next file's
         super().unlink(path)
 
-    def identity(self, what):
-        if self._check("identity"):
+    def stat(self, what):
+        if self._check("stat"):
             self._fail(what)
-        return super().identity(what)
+        return super().stat(what)
 
 
 def well():

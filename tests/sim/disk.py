@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from tests.sim.inode import Inode
 
@@ -152,11 +153,11 @@ class SimDisk:
     def size(self, fd: int) -> int:
         return len(self._fds[fd].cache)
 
-    def identity(self, what: Path | str | int) -> tuple[int, int]:
+    def stat(self, what: Path | str | int) -> SimpleNamespace:
         inode = self._fds[what] if isinstance(what, int) else self.names.get(Path(what).name)
         if inode is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(what))
-        return 1, inode.number
+        return SimpleNamespace(st_dev=1, st_ino=inode.number)
 
     def size_and_age(self, path: Path) -> tuple[int, float]:
         return len(self.names[path.name].cache), 0.0

@@ -21,14 +21,17 @@ class DirectoryLock:
         self._fd = disk.open(self._path, CREATE)
         try:
             self._take(directory)
-            self._identity = disk.identity(self._path)
+            found = disk.stat(self._path)
+            self._device, self._inode = found.st_dev, found.st_ino
         except BaseException:
             disk.close(self._fd)
             raise
 
     def _take(self, directory: Path) -> None:
         is_ours = self._disk.lock(self._fd)
-        is_ours = is_ours and self._disk.identity(self._fd) == self._disk.identity(self._path)
+        if is_ours:
+            held, named = self._disk.stat(self._fd), self._disk.stat(self._path)
+            is_ours = (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
         if not is_ours:
             holder = self._disk.pread(self._fd, PID_BYTES, 0).strip().decode("ascii", "replace")
             raise StoreLocked(path=str(directory), pid=holder or "unknown")
@@ -41,11 +44,11 @@ class DirectoryLock:
         This also notices a directory that was removed, moved or mounted over.
         """
         try:
-            is_ours = self._disk.identity(self._name) == self._identity
+            found = self._disk.stat(self._name)
         except OSError as error:
             detail = f"{self._path} was removed or moved ({error.strerror})"
             raise StoreFailed(detail=detail, path=str(self._path.parent)) from error
-        if not is_ours:
+        if found.st_ino != self._inode or found.st_dev != self._device:
             raise StoreFailed(detail=f"{self._path} was replaced", path=str(self._path.parent))
 
     def release(self) -> None:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from hms.errors.catalogue import StoreFenced
-from hms.store.journal.disk import RealDisk
+from hms.store.journal.disk import Identity, RealDisk
 from hms.store.shared.generations import generation_of, present_folder
 
 __all__ = ["SHARED_DISK", "SharedDisk", "fenced"]
@@ -21,10 +21,10 @@ class SharedDisk(RealDisk):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         super().make_dir(path)
 
-    def identity(self, what: Path | str | int) -> tuple[int, int]:
+    def stat(self, what: Path | str | int, /) -> Identity:
         """StoreFenced for a name in a generation that is gone."""
         try:
-            return super().identity(what)
+            return super().stat(what)
         except FileNotFoundError:
             folder = Path(what).parent if isinstance(what, str | Path) else Path()
             if generation_of(folder) and not folder.is_dir():
