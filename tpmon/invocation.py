@@ -5,7 +5,7 @@ answer could not be encoded. A traceback goes to the server's log, never over th
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import nullcontext
 from time import perf_counter_ns
 from types import CoroutineType
@@ -17,7 +17,7 @@ from hms.client.core import tracing
 from hms.client.core.listener_outcomes import Reject, Retry
 from hms.client.core.repeated_failures import RepeatedFailures
 from hms.client.core.service_data import decode_data, encode_data, type_name
-from hms.client.core.service_deadline import serving
+from hms.client.core.service_deadline import begin_serving, end_serving
 from hms.errors.catalogue import (
     ConversationProtocol,
     ServiceCallFailed,
@@ -83,16 +83,32 @@ def invoke(
 ) -> Outcome:
     """Run the handler and tell what came of it; raises nothing."""
     began_ns = perf_counter_ns()
-    with serving(head.deadline_ms / 1000 if head.deadline_ms else None):
-        span = _span(head, data)
-        with span.active() if span is not None else nullcontext():
-            outcome = _run(handlers, head, data, answer_bytes_max, speaker, run_coroutine)
-        if span is not None:
-            number, fields = outcome.head.error_number, outcome.head.error_fields
-            span.end(make_error(number, fields) if number else None)
+    token = begin_serving(head.deadline_ms / 1000 if head.deadline_ms else None)
+    how = handlers, head, data, answer_bytes_max, speaker, run_coroutine
+    try:
+        outcome = _run(*how) if tracing.tracer is None else _traced(*how)
+    finally:
+        end_serving(token)
     elapsed_us = (perf_counter_ns() - began_ns) // 1000
     timed = msgspec.structs.replace(outcome.head, elapsed_us=elapsed_us)
-    return outcome._replace(head=timed)
+    return Outcome(timed, outcome.data, outcome.is_last)
+
+
+def _traced(
+    handlers: Registry,
+    head: InvokeHead,
+    data: bytes,
+    answer_bytes_max: int,
+    speaker: Speaker | None,
+    run_coroutine: RunCoroutine | None,
+) -> Outcome:
+    span = _span(head, data)
+    with span.active() if span is not None else nullcontext():
+        outcome = _run(handlers, head, data, answer_bytes_max, speaker, run_coroutine)
+    if span is not None:
+        number, fields = outcome.head.error_number, outcome.head.error_fields
+        span.end(make_error(number, fields) if number else None)
+    return outcome
 
 
 def _span(head: InvokeHead, data: bytes) -> "tracing.Span | None":
@@ -132,17 +148,19 @@ def _run(
 
 def _returned(handlers: Registry, head: InvokeHead, data: bytes, speaker: Speaker | None) -> Any:
     """What the handler returns, a conversation at its end."""
-    _check_type(handlers, head)
-    returned = handlers.find(head.service)(_request(head, data, speaker))
-    if handlers.is_conversation(head.service):
+    offer = handlers.offer(head.service)
+    if offer.takes:
+        _check_type(offer.takes, head)
+    returned = offer.handler(_request(head, data, speaker))
+    if offer.is_conversation:
         return _converse(head.service, returned, speaker)
     return returned
 
 
-def _check_type(handlers: Registry, head: InvokeHead) -> None:
+def _check_type(takes: Sequence[str], head: InvokeHead) -> None:
     """TPEITYPE for what the service does not take."""
-    takes, given = handlers.takes(head.service), type_name(head.kind)
-    if takes and given not in takes:
+    given = type_name(head.kind)
+    if given not in takes:
         raise ServiceInputError(service=head.service, wanted=" or ".join(takes), given=given)
 
 
@@ -214,14 +232,9 @@ def _judged(head: InvokeHead, verdict: Reject | Retry) -> Outcome:
     is_reject = isinstance(verdict, Reject)
     delay_ms = 0 if is_reject else round(verdict.delay_s * 1000)
     judged = REJECTED if is_reject else RETRY
-    return failed._replace(
-        head=msgspec.structs.replace(
-            failed.head,
-            verdict=judged,
-            delay_ms=delay_ms,
-            reason=getattr(verdict, "dead_reason", ""),
-        )
-    )
+    why = getattr(verdict, "dead_reason", "")
+    told = msgspec.structs.replace(failed.head, verdict=judged, delay_ms=delay_ms, reason=why)
+    return Outcome(told)
 
 
 def _refused(head: InvokeHead, error: HmsError) -> Outcome:

@@ -18,6 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from hms.client.core.blocking_connection import Connection
@@ -207,9 +208,11 @@ class Server:
         taken: list[_Invocation | _Mark] = []
 
         def is_taken() -> bool:
-            with contextlib.suppress(queue.Empty):
+            try:
                 taken.append(self._invocations.get_nowait())
-            return bool(taken)
+            except queue.Empty:
+                return False
+            return True
 
         if not is_taken():
             self._connection.driver.wait_until(self, is_taken)
@@ -222,13 +225,12 @@ class Server:
             return
         answer_bytes_max = self._connection.link.limits.message_bytes_max
         enter(context)  # a handler may have made another one its own
-        with speaking(context, head) as speaker:
-            outcome = self._in_transaction(
-                head,
-                lambda: invoke(
-                    self._services, head, data, answer_bytes_max, speaker, self._loop.run
-                ),
-            )
+        run = partial(invoke, self._services, head, data, answer_bytes_max)
+        if head.mode:
+            with speaking(context, head) as speaker:
+                outcome = self._in_transaction(head, partial(run, speaker, self._loop.run))
+        else:
+            outcome = self._in_transaction(head, partial(run, None, self._loop.run))
         if outcome.is_last:
             self.stop()
         if self._is_still(login):
@@ -238,8 +240,8 @@ class Server:
 
     def _in_transaction(self, head: InvokeHead, run: Callable[[], Outcome]) -> Outcome:
         """Run it in the transaction of its caller, or in the one it needs."""
-        names = self._services.names
-        wanted = self._services.transaction(head.service) if head.service in names else ""
+        offer = self._services.get(head.service)
+        wanted = "" if offer is None else offer.transaction
         if head.is_autotran and not head.mode:
             wanted = wanted or "required"
         if not head.transaction and not wanted:
@@ -253,7 +255,8 @@ class Server:
         return self._connection.link.state is State.ENDED
 
     def _is_still(self, login: Welcome | None) -> bool:
-        return self._connection.is_connected and self._connection.link.welcome is login
+        link = self._connection.link
+        return link.state is State.UP and link.welcome is login
 
     def _leave(self) -> None:
         """Offer nothing more, then run what the node had sent before it knew."""

@@ -94,20 +94,19 @@ def tpforward(svc: str, data: Data = None, flags: int = 0) -> ServiceResult:  # 
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
-    """takes: the types of data that are let through, all when it is empty; transaction: whether it
-    needs one, "" to take what there is."""
+class Offer:
+    """A service. takes: the types of data that are let through, all when it is empty; transaction:
+    whether it needs one, "" to take what there is; is_conversation: it is a generator, which talks
+    with its caller."""
 
     handler: Handler
     takes: tuple[str, ...] = ()
     transaction: str = ""
-
-    @property
-    def is_conversation(self) -> bool:
-        return inspect.isgeneratorfunction(_called(self.handler))
+    is_conversation: bool = False
 
     @property
     def signature(self) -> str:
+        """What the node compares with other servers of the service."""
         kind = "conversation" if self.is_conversation else "request"
         return f"{kind} of {' or '.join(self.takes)}" if self.takes else kind
 
@@ -116,7 +115,9 @@ class Registry:
     """Functions by the name of their service."""
 
     def __init__(self) -> None:
-        self._offers: dict[str, _Offer] = {}
+        self._offers: dict[str, Offer] = {}
+        self.get = self._offers.get
+        """What is known of a service; None when there is none of that name."""
 
     @property
     def names(self) -> list[str]:
@@ -136,7 +137,8 @@ class Registry:
         if transaction not in TRANSACTIONS:
             detail = f"transaction={transaction!r} is none of {', '.join(TRANSACTIONS[1:])}"
             raise InvalidArgument(what=f"service {name}", detail=detail)
-        offer = _Offer(handler, _checked_types(name, takes), transaction)
+        talks = inspect.isgeneratorfunction(_called(handler))
+        offer = Offer(handler, _checked_types(name, takes), transaction, talks)
         if transaction and offer.is_conversation:
             raise InvalidArgument(what=f"service {name}", detail="a conversation has none")
         if self._offers.setdefault(name, offer).handler is not handler:
@@ -149,25 +151,14 @@ class Registry:
 
     def find(self, name: str) -> Handler:
         """The function of a service; ServiceNotFound."""
-        return self._offer(name).handler
-
-    def is_conversation(self, name: str) -> bool:
-        """Whether it is a generator, which talks with its caller; ServiceNotFound."""
-        return self._offer(name).is_conversation
+        return self.offer(name).handler
 
     def signature(self, name: str) -> str:
         """What the node compares with other servers of the service; ServiceNotFound."""
-        return self._offer(name).signature
+        return self.offer(name).signature
 
-    def transaction(self, name: str) -> str:
-        """Whether it needs a transaction; ServiceNotFound."""
-        return self._offer(name).transaction
-
-    def takes(self, name: str) -> tuple[str, ...]:
-        """The types of data that it takes, empty for all; ServiceNotFound."""
-        return self._offer(name).takes
-
-    def _offer(self, name: str) -> _Offer:
+    def offer(self, name: str) -> Offer:
+        """All that is known of a service; ServiceNotFound."""
         offer = self._offers.get(name)
         if offer is None:
             raise ServiceNotFound(service=name)

@@ -9,9 +9,10 @@ import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
+
+import msgspec
 
 from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, PromptReply, Reply, ToNode
 from hms.server.doors.door import Door, Frame, PayloadsOf, Said, Words
@@ -35,16 +36,14 @@ class Outlet(Protocol):
         """The peer is not welcome any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToPeer:
+class ToPeer(msgspec.Struct, frozen=True, gc=False):
     """Effect: something for a peer that may have no connection (yet)."""
 
     peer: Hashable
     said: Said
 
 
-@dataclass(frozen=True, slots=True)
-class ToConnection:
+class ToConnection(msgspec.Struct, frozen=True, gc=False):
     """Effect: words for a connection, if it is still there when they may go."""
 
     connection: int

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from hms.wire.structures import CallHead, InvokeHead, ResultHead, TalkHead
 
 Grant = Callable[[int, int, int], int | None]
@@ -45,7 +47,7 @@ class Listener(NamedTuple):
     place: str
 
 
-class Invoke(NamedTuple):
+class Invoke(msgspec.Struct, frozen=True, gc=False):
     """Effect: run this call on that server."""
 
     connection: int
@@ -53,7 +55,7 @@ class Invoke(NamedTuple):
     data: bytes
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """Effect: the call of that origin ended."""
 
     origin: Origin
@@ -61,7 +63,7 @@ class Answer(NamedTuple):
     data: bytes
 
 
-class Say(NamedTuple):
+class Say(msgspec.Struct, frozen=True, gc=False):
     """Effect: a part of a conversation for that connection."""
 
     connection: int
@@ -69,7 +71,7 @@ class Say(NamedTuple):
     data: bytes
 
 
-class Kill(NamedTuple):
+class Kill(msgspec.Struct, frozen=True, gc=False):
     """Effect: end the process of that name, "NAME:pid"; its service ran too long."""
 
     name: str

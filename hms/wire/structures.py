@@ -565,8 +565,13 @@ def decode_with_body(data: bytes | memoryview, kind: type[_T]) -> tuple[_T, byte
     end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
     if end > len(data):
         raise ProtocolError(detail="a header that is longer than its frame")
-    view = memoryview(data)
-    head = _checked(_decoder(kind), view[_LENGTH.size : end], INVOKE_BYTES_MAX)
+    view, decoder = memoryview(data), _decoders.get(kind) or _decoder(kind)
+    if end - _LENGTH.size > INVOKE_BYTES_MAX:
+        raise _too_large(end - _LENGTH.size, INVOKE_BYTES_MAX)
+    try:
+        head: _T = decoder.decode(view[_LENGTH.size : end])
+    except Exception as fault:  # as in _checked(), two calls less for each call of a service
+        raise ProtocolError(detail=f"a header that cannot be read: {fault}") from fault
     return head, bytes(view[end:])
 
 
@@ -615,8 +620,12 @@ def _checked(
     decoder: msgspec.msgpack.Decoder[_T], data: bytes | memoryview, limit: int = HEADER_BYTES_MAX
 ) -> _T:
     if len(data) > limit:
-        raise ProtocolError(detail=f"a header of {len(data)} bytes; {limit} are allowed")
+        raise _too_large(len(data), limit)
     try:
         return decoder.decode(data)
     except Exception as fault:  # RecursionError and UnicodeDecodeError are no MsgspecError
         raise ProtocolError(detail=f"a header that cannot be read: {fault}") from fault
+
+
+def _too_large(size: int, limit: int) -> ProtocolError:
+    return ProtocolError(detail=f"a header of {size} bytes; {limit} are allowed")

@@ -4,6 +4,7 @@ Latencies fall into buckets of which each is a quarter wider than the one before
 at most so much too high.
 """
 
+from bisect import bisect_left
 from collections import deque
 from typing import Any
 
@@ -32,7 +33,7 @@ class Tally:
         """A call came back; how long the service ran."""
         self.calls += 1
         self._timed += 1
-        self._buckets[_bucket(elapsed_us)] += 1
+        self._buckets[min(bisect_left(_BOUNDS_US, elapsed_us), BUCKETS - 1)] += 1
 
     def broke_off(self) -> None:
         """A call ended without its server's doing."""
@@ -77,14 +78,3 @@ class Tally:
             "p99_ms": self.percentile_ms(0.99),
             "last_error": self.last_error,
         }
-
-
-def _bucket(elapsed_us: int) -> int:
-    low, high = 0, BUCKETS - 1
-    while low < high:
-        middle = (low + high) // 2
-        if elapsed_us <= _BOUNDS_US[middle]:
-            high = middle
-        else:
-            low = middle + 1
-    return low

@@ -79,6 +79,9 @@ class ListenerDispatch:
 
     def feed(self, grant: Grant) -> None:
         """Have messages delivered for which there is a free server."""
+        if not self._demand.listeners:
+            self._calls.changed.clear()
+            return
         changed = sorted(self._calls.changed)
         self._calls.changed.clear()
         for name in changed:

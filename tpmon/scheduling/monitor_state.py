@@ -4,6 +4,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hms.errors.catalogue import InvalidArgument
 from hms.server.service_monitor import Origin
 from hms.wire.structures import InvokeHead
@@ -38,8 +40,7 @@ class Rules:
 NO_RULES = Rules()
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One run of a service; number 0 until it runs. deadline_ms 0: no end.
 
     is_wanted: somebody waits for its answer. arrival says which of two calls came first, began_ms
@@ -76,16 +77,16 @@ class Server:
     places: int = 1
     running: dict[int, Call] = field(default_factory=dict)
     is_hung: bool = False
+    group: str = ""
+    """The [server.NAME] that it was started for."""
+
+    def __post_init__(self) -> None:
+        self.group = self.name.partition(":")[0]
 
     @property
     def free(self) -> int:
         """How many calls more it could take."""
         return 0 if self.is_hung else self.places - len(self.running)
-
-    @property
-    def group(self) -> str:
-        """The [server.NAME] that it was started for."""
-        return self.name.partition(":")[0]
 
 
 @dataclass(slots=True, eq=False)

@@ -119,7 +119,12 @@ class ServiceRegistry:
 
     def tally_of(self, server: Server) -> Tally:
         """The counts of the group that a server was started for; of no group they are dropped."""
-        return self._groups.setdefault(server.group, Tally()) if server.group else Tally()
+        found = self._groups.get(server.group)
+        if found is None:
+            found = Tally()
+            if server.group:
+                self._groups[server.group] = found
+        return found
 
     def tick(self, now_ms: int, comes_back: Callable[[str], bool]) -> None:
         """Give up services whose server did not come back, and let counts age. comes_back: whether

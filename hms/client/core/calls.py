@@ -68,7 +68,7 @@ class Calls:
         """Run a service and wait for its result; ServiceTimeout, ServiceNotFound, ServerLost."""
         check_call(service, timeout_s)
         timeout_s = _within_deadline(service, timeout_s)
-        pending = self.begin_call(service, data, kind, timeout_s, may_wait=may_wait)
+        pending = self._begin(service, data, kind, timeout_s, None, may_wait=may_wait)
         return (yield from self.ending_call(pending, timeout_s))
 
     def begin_call(
@@ -82,9 +82,26 @@ class Calls:
         may_wait: bool = True,
     ) -> Pending:
         """Call a service; notify: another key to be woken by the answer."""
+        timeout_s = _within_deadline(service, timeout_s)
+        notified = None if notify is None else partial(self._notify, notify)
+        return self._begin(service, data, kind, timeout_s, notified, may_wait=may_wait)
+
+    def _notify(self, key: object, _pending: Pending) -> None:
+        self.link.woken.append(key)
+
+    def _begin(
+        self,
+        service: str,
+        data: bytes,
+        kind: int,
+        timeout_s: float | None,
+        then: _Then | None,
+        *,
+        may_wait: bool,
+    ) -> Pending:
         self._check_size(data)
-        timeout_ms = _ms(_within_deadline(service, timeout_s))
-        trace, then = tracing.calling(service, lambda _: self.link.woken.append(notify))
+        timeout_ms = _ms(timeout_s)
+        trace, then = tracing.calling(service, then)
         gtrid, then = self._carried(then)
         pending = Pending(service, then=then)
         head = CallHead(
@@ -115,12 +132,12 @@ class Calls:
         self.link.unattended -= 1
         self.link.calls.append(lambda: _resolve(future, pending))
 
-    def _carried(self, then: "Callable[[Pending], None]") -> "tuple[bytes, _Then]":
+    def _carried(self, then: "_Then | None") -> "tuple[bytes, _Then | None]":
         """The transaction that goes with a call, and who gets its answer."""
         transaction = current_transaction.current()
         if transaction is None:
             return b"", then
-        return transaction.carry(self.link, then)
+        return transaction.carry(self.link, then or _nobody)
 
     def tell_call(self, service: str, data: bytes, kind: int, timeout_s: float | None) -> None:
         """Call a service whose result nobody wants; not in a transaction."""
@@ -139,9 +156,10 @@ class Calls:
         """Wait for the result of a call."""
         is_done, begun_at = False, monotonic()
         try:
-            is_done = yield Wait(pending, lambda: pending.is_done, self.call_deadline(timeout_s))
+            has_ended = partial(getattr, pending, "is_done")
+            is_done = yield Wait(pending, has_ended, self.call_deadline(timeout_s))
             if not is_done and not self.link.has_heard_since(begun_at):
-                is_done = yield Wait(pending, lambda: pending.is_done, monotonic() + GRACE_S)
+                is_done = yield Wait(pending, has_ended, monotonic() + GRACE_S)
         finally:
             if not is_done:
                 self.link.abandon(pending)
@@ -245,6 +263,10 @@ def check_call(service: str, timeout_s: float | None) -> None:
     """InvalidArgument for what cannot be called, and for a time that is none."""
     check_text("service", service, least=1)
     check_patience("timeout_s", timeout_s)
+
+
+def _nobody(_pending: Pending) -> None:
+    """Who waits is woken by the answer itself."""
 
 
 def _resolve(future: "Future[Reply]", pending: Pending) -> None:

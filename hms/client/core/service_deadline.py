@@ -1,21 +1,14 @@
 """The deadline of the service that runs in this thread or task."""
 
-import contextlib
 import contextvars
 import time
-from collections.abc import Iterator
 
 _deadline: contextvars.ContextVar[float | None] = contextvars.ContextVar("deadline", default=None)
 
 
-@contextlib.contextmanager
-def serving(deadline: float | None) -> Iterator[None]:
-    """A service runs until then, in seconds since 1970 UTC; what it calls must end before."""
-    token = _deadline.set(deadline)
-    try:
-        yield
-    finally:
-        _deadline.reset(token)
+begin_serving, end_serving = _deadline.set, _deadline.reset
+"""A service runs until then, in seconds since 1970 UTC, or for ever (None), and what it calls must
+end before; it has ended, given what the first one returned."""
 
 
 def time_left_s() -> float | None:

@@ -66,7 +66,7 @@ def running(span: Span) -> Iterator[None]:
     span.end()
 
 
-def calling(service: str, then: _Then) -> tuple[str, _Then]:
+def calling(service: str, then: _Then | None) -> tuple[str, _Then | None]:
     """A service is called: what goes in the head, and who gets the answer."""
     if tracer is None:
         return "", then
@@ -85,12 +85,13 @@ def serving(service: str, trace: str) -> Span | None:
 class _Answered:
     """Tells of the answer to a call, and ends its span before."""
 
-    def __init__(self, span: Span, then: _Then) -> None:
+    def __init__(self, span: Span, then: _Then | None) -> None:
         self._span, self._then = span, then
 
     def __call__(self, pending: Any) -> None:
         self._span.end(pending.error)
-        self._then(pending)
+        if self._then is not None:
+            self._then(pending)
 
     def given_up(self, reason: str) -> None:
         """Nobody waits for the answer any more."""

@@ -6,6 +6,7 @@ topics are remembered for the next releases.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hms.engine.effects import Deliver
@@ -64,12 +65,12 @@ DECODERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.REQUEST: decode_request,
     Kind.SETTLE: decode_settle,
     Kind.GOODBYE: lambda _: None,
-    Kind.CALL: lambda payload: wire.decode_with_body(payload, wire.CallHead),
-    Kind.RESULT: lambda payload: wire.decode_with_body(payload, wire.ResultHead),
-    Kind.TALK: lambda payload: wire.decode_with_body(payload, wire.TalkHead),
-    Kind.FILE: lambda payload: wire.decode_with_body(payload, wire.FileBlock),
-    Kind.SCHEDULE: lambda payload: wire.decode_with_body(payload, wire.ScheduleHead),
-    Kind.NOTICE: lambda payload: wire.decode_with_body(payload, wire.NoticeHead),
+    Kind.CALL: partial(wire.decode_with_body, kind=wire.CallHead),
+    Kind.RESULT: partial(wire.decode_with_body, kind=wire.ResultHead),
+    Kind.TALK: partial(wire.decode_with_body, kind=wire.TalkHead),
+    Kind.FILE: partial(wire.decode_with_body, kind=wire.FileBlock),
+    Kind.SCHEDULE: partial(wire.decode_with_body, kind=wire.ScheduleHead),
+    Kind.NOTICE: partial(wire.decode_with_body, kind=wire.NoticeHead),
 }
 
 

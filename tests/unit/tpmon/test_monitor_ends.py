@@ -2,6 +2,7 @@
 
 import pytest
 from monitor_rig import CLIENT, OTHER, S1, S2, Rig, answer_of, invoke_of
+from msgspec.structs import replace
 
 from hms.errors.catalogue import ServerLost, ServiceNotFound
 from hms.server.service_monitor import Verdict
@@ -125,8 +126,8 @@ def test_a_result_from_a_server_that_does_not_run_the_call_is_ignored(rig):
     rig.call("ECHO")
     invoke = invoke_of(rig.effects())
 
-    rig.finish(invoke._replace(connection=S2))
-    rig.finish(invoke._replace(connection=CLIENT))
+    rig.finish(replace(invoke, connection=S2))
+    rig.finish(replace(invoke, connection=CLIENT))
     rig.finish(invoke)
     rig.finish(invoke)
 
