@@ -3,7 +3,8 @@ behind it.
 
 A disk that is full thus shows when they are prepared, never at a commit, and what has to be written
 nevertheless still has the rest of the present segment, the spare and the reserve (P10). Overwriting
-such a file also syncs 0.05 ms faster than writing into space that was only allocated.
+such a file also syncs 0.05 ms faster than writing into space that was only allocated. But it writes
+all twice, so where a segment is filled by few large writes, the next one is only allocated.
 """
 
 import errno
@@ -23,10 +24,17 @@ RESERVE_MIN: Final = 2
 """So many files the reserve has at least: one for cleaning, and the last one for a boot."""
 RESERVE_OVER: Final = 2
 """Files kept beyond those that are needed, so that a busy queue does not make and remove files."""
+BULK_SYNC_BYTES: Final = 512 * 1024
+BULK_SYNCS_MIN: Final = 16
 _ZEROS: Final = bytes(1024 * 1024)
 _NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
 _PASSING: Final = _NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Refusals that can pass; every other one means that the disk is broken."""
+
+
+def bulk_syncs(segment_bytes: int) -> int:
+    """A segment that took no more syncs than this was filled in bulk."""
+    return max(segment_bytes // BULK_SYNC_BYTES, BULK_SYNCS_MIN)
 
 
 class LimitReachedError(OSError):
@@ -64,6 +72,8 @@ class PreallocatedSegment:
         """So many files the reserve is to have."""
         self.refusal: str | None = None
         """Why the spare or the reserve is not as it is to be."""
+        self.is_for_bulk = False
+        """The file is only allocated, not written, before it is used."""
         self.is_out_of_space = False
         """The refusal is for want of space, of the disk or of the log's limit."""
 
@@ -251,7 +261,8 @@ class PreallocatedSegment:
     def _prepare(self, *, is_limited: bool = False) -> None:
         fd = self._disk.open(self._path, CREATE)
         try:
-            is_new = self._disk.size(fd) < self._size
+            found_bytes = self._disk.size(fd)
+            is_new = found_bytes < self._size
             if is_new:
                 if is_limited:
                     self._check_limit()
@@ -259,7 +270,7 @@ class PreallocatedSegment:
             if is_new or not self._is_prepared(fd):
                 # It may have been a segment: after a crash no zeros may stand under its old name.
                 self._disk.fsync_dir(self._directory)
-                self._fill(fd)
+                self._clear(fd, found_bytes)
             self._disk.fdatasync(fd)
         except OSError:
             # The next try gets a new file: a failed write or sync is not repeated (P7).
@@ -277,6 +288,15 @@ class PreallocatedSegment:
             if data != _ZEROS[: len(data)]:
                 return False
         return True
+
+    def _clear(self, fd: int, found_bytes: int) -> None:
+        """Make it read as zeros. Space that is scarce is not given back, lest another take it."""
+        if not self.is_for_bulk or self.is_out_of_space:
+            self._fill(fd)
+        elif found_bytes:
+            self._disk.ftruncate(fd, 0)
+            self._disk.allocate(fd, self._size)
+            self._disk.fsync(fd)
 
     def _fill(self, fd: int) -> None:
         """Write the zeros; synced in between, so that a commit next to it is not held up long."""

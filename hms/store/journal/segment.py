@@ -32,6 +32,8 @@ class Segment:
         self._salt = parsed.salt
         self._name = disk.name(fd)
         self._end = SEGMENT_HEADER_BYTES
+        self.syncs = 0
+        """How often records were written and synced."""
 
     @classmethod
     def begin(
@@ -68,6 +70,7 @@ class Segment:
         buffers = pack_records(entries, self._salt)
         self._end = write_all(disk, self._fd, buffers, self._end)
         disk.fdatasync(self._fd)
+        self.syncs += 1
         # Writes to a removed file succeed and are gone with the process, so ask (P1).
         if disk.name(self._fd) != self._name:
             detail = f"{self._path} was removed, moved or replaced"

@@ -24,7 +24,7 @@ def journal(tmp_path, disk):
 
 
 def fill(disk, code=errno.ENOSPC):
-    disk.failing["pwritev spare.log"] = code
+    disk.failing["pwritev spare.log"] = disk.failing["allocate"] = code
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
@@ -170,3 +170,26 @@ def test_a_spare_that_is_being_begun_is_not_prepared_a_second_time(tmp_path):
     journal.close()
     assert len(segments(tmp_path)) > 3
     assert recovered(tmp_path) == sent
+
+
+def writes_to_spares(journal, disk, size):
+    """While a segment is filled by records of this size with a sync each, after two such ones."""
+    for _ in range(3):
+        disk.calls.clear()
+        number = journal.newest_segment
+        while journal.newest_segment == number:
+            journal.append(3, 1, (bytes(size),))
+            journal.commit()
+            journal.maintain()
+    return disk.calls.count("pwritev spare.log")
+
+
+def test_a_segment_is_written_with_zeros_before_unless_the_last_one_was_filled_by_few_syncs(
+    tmp_path, journal, disk
+):
+    """Zeros save time in each small sync, and cost as much as the records where these are large.
+    One write in each case: the header."""
+    assert writes_to_spares(journal, disk, 10) == 2
+    assert writes_to_spares(journal, disk, 1000) == 1
+    assert (tmp_path / "spare.log").read_bytes() == bytes(SMALL)
+    assert writes_to_spares(journal, disk, 10) == 2

@@ -194,7 +194,7 @@ def test_nothing_is_done_in_the_directory_once_it_is_let_go(tmp_path, call):
     disk = ClosingDisk(call)
     run = running(tmp_path, SHORT_HISTORY, disk)
     while not run.journal.needs_maintenance or not run.journal._segments.is_due(0):
-        run.append(500)
+        run.append(100)
         run.take(2)
         run.clean()
         run.commit()
