@@ -1,11 +1,18 @@
-"""What a selector answers: three-valued logic, types, Java's arithmetic."""
+"""What a selector answers: three-valued logic, types, Java's arithmetic, LIKE; which values of a
+property it sees, and as what."""
 
+import enum
 import math
+import re
 from types import MappingProxyType
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from hms.engine.selector import Selector
+from hms.engine.selector import KEPT_LIMITS, Selector
+from hms.engine.selector.like import compile_like
+from hms.errors.catalogue import SelectorSyntaxError
 
 ROW = {
     "i": 10,
@@ -26,6 +33,7 @@ ROW = {
 
 
 def answer(text, row=ROW):
+    """What a selector says of a message with these properties."""
     return Selector(text).matches(row)
 
 
@@ -244,3 +252,145 @@ def test_the_example_of_the_manual():
     assert selector.matches({"Type": "News", "Month": 4}) is False
     assert selector.matches({"Type": "News"}) is None
     assert repr(selector) == "Selector(\"Type = 'News' AND Month > 4\")"
+
+
+# values of properties
+
+
+class _Colour(enum.StrEnum):
+    RED = "red"
+
+
+class _Level(enum.IntEnum):
+    HIGH = 9
+
+
+class _Weight(float):
+    """A number type of an application."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "colour = 'red'",
+        "colour IN ('red')",
+        "colour LIKE 'r%'",
+        "level = 9",
+        "level > 8.5",
+        "level + 1 = 10",
+        "weight < 2",
+        "weight = 1.5",
+        "colour IS NOT NULL",
+    ],
+)
+def test_subclasses_of_the_plain_types_count_as_these(text):
+    """An application tests its selectors on its own values, enumerations among them."""
+    row = {"colour": _Colour.RED, "level": _Level.HIGH, "weight": _Weight(1.5)}
+
+    assert answer(text, row) is True
+
+
+@pytest.mark.parametrize("value", [None, b"x", bytearray(b"x"), [1], {"a": 1}, object(), 1j])
+def test_values_of_no_selector_type_count_as_absent(value):
+    """Whatever a caller puts into the mapping, matching answers and never raises."""
+    for text in ("a = 1", "a > 1.5", "a LIKE 'x'", "a IN ('x')", "a + 1 = 2", "a"):
+        assert answer(text, {"a": value}) is None
+    assert answer("a IS NULL", {"a": value}) is True
+
+
+@pytest.mark.parametrize("text", ["a > 1.5", "a > 0.5 + b", "a = a", "a * 2.0 > 1", "b < a"])
+def test_an_integer_beyond_every_double_does_not_fail(text):
+    """float() raises for it, and a mapping that is no message may hold one."""
+    assert answer(text, {"a": 10**400, "b": 0.5}) is True
+
+
+def test_a_selector_of_an_older_version_is_read_as_it_was():
+    """A durable subscription with one must not keep its node from booting."""
+    assert Selector("TRUE = 0 OR a = 1", KEPT_LIMITS).matches({"a": 1}) is True
+    assert Selector("TRUE <> 0", KEPT_LIMITS).matches({}) is False
+
+
+# LIKE: wildcards, the escape character, and no pattern that takes for ever
+
+
+@pytest.mark.parametrize(
+    ("pattern", "escape", "matching", "others"),
+    [
+        ("", None, [""], ["a"]),
+        ("abc", None, ["abc"], ["ab", "abcd", "ABC"]),
+        ("%", None, ["", "abc"], []),
+        ("%%", None, ["", "abc"], []),
+        ("_", None, ["a", "\n", "\U0001f600"], ["", "ab"]),
+        ("_%", None, ["a", "ab"], [""]),
+        ("a%", None, ["a", "ab"], ["", "ba"]),
+        ("%a", None, ["a", "ba"], ["", "ab"]),
+        ("%a%", None, ["a", "bab"], ["", "b"]),
+        ("a%a", None, ["aa", "aba"], ["a", "ab"]),
+        ("1_3", None, ["123", "1%3"], ["13", "1234"]),
+        ("%a_c%", None, ["abc", "xaacabc"], ["ac", "abbc"]),
+        ("a_b", None, ["a_b", "axb"], ["ab"]),
+        (r"a\_b", None, [r"a\xb"], ["a_b"]),
+        (r"a\_b", "\\", ["a_b"], [r"a\xb", "axb"]),
+        (r"\%%", "\\", ["%", "%a"], ["a%"]),
+        ("a!!b", "!", ["a!b"], ["a!!b"]),
+        ("a%%b", "%", ["a%b"], ["axb"]),
+        ("a.*b[c", None, ["a.*b[c"], ["axxb[c"]),
+        ("%\0!__%", "!", ["x\0_ay"], ["x\0bay"]),
+    ],
+)
+def test_a_pattern_matches_what_it_says(pattern, escape, matching, others):
+    """The backslash is an ordinary character unless ESCAPE names it."""
+    matches = compile_like(pattern, escape)
+
+    assert [text for text in (*matching, *others) if matches(text)] == matching
+
+
+@pytest.mark.parametrize(("pattern", "escape"), [("a!", "!"), ("!a", "!"), ("a%b", "%")])
+def test_an_escape_that_escapes_nothing_is_refused(pattern, escape):
+    """SQL calls it an error; guessing would match what nobody meant."""
+    with pytest.raises(SelectorSyntaxError) as caught:
+        Selector(f"name LIKE '{pattern}' ESCAPE '{escape}'")
+
+    assert caught.value.position == len("name LIKE ")
+
+
+_LETTERS = st.text("ab", max_size=12)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text("ab_%", max_size=8), _LETTERS)
+@example("%a_b_b%", "aababbabbb")
+@example("%ab%b", "ab")
+@example("%ab%ba%", "aabaa")
+@example("a%a", "a")
+def test_it_answers_as_a_regular_expression_would(pattern, text):
+    """Two letters make the overlaps that a greedy matcher gets wrong first."""
+    expression = "".join({"%": ".*", "_": "."}.get(letter, letter) for letter in pattern)
+
+    assert compile_like(pattern, None)(text) is bool(re.fullmatch(expression, text, re.DOTALL))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "%a" * 2000 + "%b",
+        "%" + "a_" * 2000 + "b%",
+        "%a_" * 1500 + "b",
+        "_%" * 2000 + "b",
+        "%" + "_" * 4000 + "b%",
+        "%" + "".join(f"{chr(0x4E00 + n)}_" for n in range(2000)) + "%",
+        "%" + "a" * 4000 + "b" + "a" * 4000 + "%",
+    ],
+)
+def test_no_pattern_is_catastrophic(pattern):
+    """With backtracking each of these would run for years: the timeout is the test."""
+    assert compile_like(pattern, None)("a" * 60_000) is False
+
+
+def test_masks_that_are_not_kept_give_the_same_answer():
+    """A pattern of many different letters would keep megabytes in each selector."""
+    letters = [chr(0x4E00 + n) for n in range(1500)]
+    matches = compile_like("%" + "_".join(letters) + "%", None)
+
+    assert matches("x" + "-".join(letters) + "y")
+    assert not matches("x" + "-".join(letters[:-1]) + "y")

@@ -1,6 +1,10 @@
-"""The selector against a second opinion: a lark grammar and a slow evaluator of their own."""
+"""The selector against a lark grammar and a slow evaluator of their own, SQLite over the part of
+the language that the two have in common, and whatever a peer may send."""
 
-from hypothesis import event, given, settings
+import sqlite3
+
+import pytest
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from selector_oracle import evaluate
 from selector_oracle_grammar import RefusedError, read
@@ -142,3 +146,122 @@ def test_both_agree_on_a_selector_with_one_word_changed(text, data):
     ours, theirs = opinions(" ".join(words) or "TRUE", {"a": 1, "s": "a", "vip": True})
 
     assert ours is theirs or ours == theirs == "refused"
+
+
+# SQLite
+
+
+_SQL_LONGS = st.sampled_from(("0", "1", "2", "3", "7", "-4", "i", "j", "i", "j"))
+_SQL_NUMBERS = st.recursive(
+    _SQL_LONGS,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from((" + ", " - ", " * ", " / ")), inner).map("".join),
+        inner.map(lambda text: f"({text})"),
+        inner.map(lambda text: f"- {text}"),
+    ),
+    max_leaves=5,
+)
+_SQL_STRINGS = st.sampled_from(("'a'", "'ab'", "''", "'a%'", "'it''s'", "s", "t"))
+_SQL_PATTERNS = st.sampled_from(("'%'", "'a%'", "'_b'", "'%a_%'", "'a\\_'", "'%b%b%'", "''"))
+_SQL_NOT = st.sampled_from(("", "NOT "))
+_SQL_COMPARE = st.sampled_from((" = ", " <> ", " < ", " <= ", " > ", " >= "))
+_SQL_TESTS = st.one_of(
+    st.tuples(_SQL_NUMBERS, _SQL_COMPARE, _SQL_NUMBERS).map("".join),
+    st.tuples(_SQL_STRINGS, st.sampled_from((" = ", " <> ")), _SQL_STRINGS).map("".join),
+    st.builds("{} {}BETWEEN {} AND {}".format, _SQL_NUMBERS, _SQL_NOT, _SQL_NUMBERS, _SQL_NUMBERS),
+    st.builds("{} {}IN ('a', 'it''s', {})".format, st.sampled_from("st"), _SQL_NOT, st.just("''")),
+    st.builds("{} {}LIKE {}".format, st.sampled_from("st"), _SQL_NOT, _SQL_PATTERNS),
+    st.builds("{} {}LIKE 'a!%_' ESCAPE '!'".format, st.sampled_from("st"), _SQL_NOT),
+    st.builds("{} IS {}NULL".format, st.sampled_from("ijst"), _SQL_NOT),
+    st.sampled_from(("TRUE", "FALSE")),
+)
+_SQL_CONDITIONS = st.recursive(
+    _SQL_TESTS,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from((" AND ", " OR ")), inner).map("".join),
+        inner.map(lambda text: f"NOT {text}"),
+        inner.map(lambda text: f"({text})"),
+    ),
+    max_leaves=6,
+)
+_SQL_ROWS = st.fixed_dictionaries(
+    {
+        "i": st.none() | st.integers(-9, 9),
+        "j": st.none() | st.integers(-9, 9),
+        "s": st.none() | st.text("ab%_", max_size=4),
+        "t": st.none() | st.sampled_from(("it's", "a\\b", "abab", "A", "a%c")),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def database():
+    """An empty database that compares letters as they are."""
+    connection = sqlite3.connect(":memory:")
+    connection.execute("PRAGMA case_sensitive_like = ON")
+    yield connection
+    connection.close()
+
+
+@settings(max_examples=300)
+@given(text=_SQL_CONDITIONS, row=_SQL_ROWS)
+def test_a_selector_answers_what_sqlite_answers(database, text, row):
+    """JMS took its conditions from SQL-92; precedence, NULL and division are SQLite's too."""
+    columns = "SELECT :i AS i, :j AS j, :s AS s, :t AS t"
+    (found,) = database.execute(f"SELECT ({text}) FROM ({columns})", row).fetchone()
+
+    assert Selector(text).matches(row) is (None if found is None else bool(found))
+
+
+# fuzz: whatever a peer sends, the answer is a selector or a SelectorSyntaxError
+
+
+_FUZZ_ROW = {"a": 1, "b": 2.5, "s": "x", "v": True, "raw": b"x"}
+# fmt: off
+_PIECES = st.sampled_from((
+    "a", "b", "s", "v", "$x", "1", "0x", "1e5", "9" * 25, ".", "'", "''", "'x'", "(", ")", ",",
+    "-", "/", "<", ">", "=", " NOT ", " AND ", " OR ", " LIKE ", " ESCAPE ", " BETWEEN ", " IN ",
+    " IS ", " NULL ", "\0", "\ud800", "\u0301",
+))
+# fmt: on
+
+
+def fault(text):
+    """Use a selector; the error that it is refused with, if it is. No other may come."""
+    try:
+        selector = Selector(text)
+    except SelectorSyntaxError as error:
+        return error
+    assert selector.matches(_FUZZ_ROW) in (True, False, None)
+    return None
+
+
+def answer_or_refuse(text):
+    """A selector answers, or its error points into the text."""
+    error = fault(text)
+    assert error is None or (0 <= error.position <= len(text) and "expected" in error.detail)
+
+
+@settings(max_examples=300)
+@given(st.text())
+@example("'" * 8192)
+@example("\ud800")
+@example("a = 'x" + "\n" * 100)
+def test_any_text_is_a_selector_or_a_syntax_error(text):
+    """The text comes from strangers and is parsed inside the node."""
+    answer_or_refuse(text)
+
+
+@settings(max_examples=300)
+@given(st.lists(_PIECES, max_size=20).map("".join))
+def test_any_pieces_of_a_selector_are_one_or_a_syntax_error(text):
+    """Random letters never get past the lexer; pieces do."""
+    answer_or_refuse(text)
+
+
+@settings(max_examples=100)
+@given(_PIECES, st.integers(1, 4096))
+def test_any_piece_repeated_is_a_selector_or_a_syntax_error(piece, times):
+    """Depth and number are what breaks parsers that are right otherwise."""
+    answer_or_refuse(piece * times)
+    answer_or_refuse("a = 1 AND " + piece * times)
