@@ -29,18 +29,6 @@ SVGNAME = "g2"
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Write an hms.conf and give its path."""
-
-    def run(text):
-        path = tmp_path / "hms.conf"
-        path.write_text(text)
-        return path
-
-    return run
-
-
-@pytest.fixture
 def faults(write):
     """The faults of a text, without the file's name and the line."""
 

@@ -11,18 +11,6 @@ NODE = "[node.N1]\n"
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Write an hms.conf and give its path."""
-
-    def run(text):
-        path = tmp_path / "hms.conf"
-        path.write_text(text)
-        return path
-
-    return run
-
-
-@pytest.fixture
 def faults(write):
     """The faults of a text, without the file's name."""
 

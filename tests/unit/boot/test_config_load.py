@@ -28,18 +28,6 @@ python_path = ["lib"]
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    """Write an hms.conf and give its path."""
-
-    def run(text):
-        path = tmp_path / "hms.conf"
-        path.write_text(text)
-        return path
-
-    return run
-
-
 def test_a_node_without_any_key_gets_every_default(write, tmp_path):
     """The smallest file must boot."""
     config = load(write(NODE))

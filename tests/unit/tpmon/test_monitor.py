@@ -9,11 +9,6 @@ from tpmon.scheduling import call_scheduler, service_registry
 from tpmon.scheduling.monitor import TPFAIL, TPSUCCESS, Answer, Invoke, Load, Origin
 
 
-@pytest.fixture
-def rig():
-    return Rig()
-
-
 def test_a_call_runs_on_its_server_and_its_result_goes_to_whoever_asked(rig):
     """It is what a TP monitor is for."""
     rig.serve(S1, "ECHO")

@@ -1,19 +1,13 @@
 """The monitor: how calls end when somebody is lost, and the turns of listeners."""
 
 import pytest
-from monitor_rig import CLIENT, OTHER, S1, S2, Rig, answer_of, invoke_of
+from monitor_rig import CLIENT, OTHER, S1, S2, answer_of, invoke_of
 from msgspec.structs import replace
 
 from hms.errors.catalogue import ServerLost, ServiceNotFound
 from hms.server.service_monitor import Verdict
 from tpmon.scheduling import service_registry
 from tpmon.scheduling.monitor import TPSUCCESS, Invoke
-
-
-@pytest.fixture
-def rig():
-    return Rig()
-
 
 # lost servers and clients
 

@@ -7,11 +7,6 @@ from hms.errors.catalogue import ServiceHung, ServiceTimeout
 from tpmon.scheduling.monitor import Kill, Rules
 
 
-@pytest.fixture
-def rig():
-    return Rig()
-
-
 def test_a_waiting_call_ends_at_its_deadline(rig):
     """The caller has stopped waiting; nobody needs it to run."""
     rig.serve(S1, "SLOW")

@@ -7,11 +7,6 @@ from hms.errors.catalogue import InvalidArgument, ServerLost
 from tpmon.scheduling.monitor import Answer, Kill, Rules
 
 
-@pytest.fixture
-def rig():
-    return Rig()
-
-
 def test_a_server_with_three_places_runs_three_calls_and_the_fourth_waits(rig):
     """A place that becomes free takes what waits, whichever call ends."""
     rig.serve(S1, "WORK", places=3)

@@ -16,11 +16,6 @@ from tpmon.scheduling.conversation_relay import DATA, DISCONNECTED
 from tpmon.scheduling.monitor import Invoke, Rules, Say
 
 
-@pytest.fixture
-def rig():
-    return Rig()
-
-
 def test_the_call_of_the_higher_priority_goes_first():
     """PRIO of [service.NAME]: the till before the report."""
     rig = Rig(rules={"TILL": Rules(priority=90)})

@@ -18,12 +18,6 @@ from hms.records import Cause, RecordType, decode_ranges
 from tests.support.engine_rig import EngineRig
 from tests.support.limits_rig import open_producer, order, retry, shown
 
-
-@pytest.fixture
-def rig():
-    return EngineRig()
-
-
 # made and deleted
 
 

@@ -19,12 +19,6 @@ from hms.wire.packed_messages import FLAG_RETAIN, ROW, pack_messages
 from tests.support.engine_rig import EngineRig, delivered
 from tests.support.limits_rig import open_producer, order, shown
 
-
-@pytest.fixture
-def rig():
-    return EngineRig()
-
-
 # lives of their own
 
 

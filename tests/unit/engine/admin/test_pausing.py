@@ -9,12 +9,6 @@ from hms.errors.catalogue import ConsumerLimit, InvalidDestinationState
 from tests.support.engine_rig import EngineRig, delivered
 from tests.support.limits_rig import close_consumer, order, retry, shown
 
-
-@pytest.fixture
-def rig():
-    return EngineRig()
-
-
 # pause and resume
 
 

@@ -5,12 +5,7 @@ import pytest
 import hms
 from hms.engine.engine import Return
 from hms.engine.settings import DEAD_LETTER_QUEUE
-from tests.support.order_rig import NONE, TRANSACTED, OrderRig
-
-
-@pytest.fixture
-def rig():
-    return OrderRig()
+from tests.support.order_rig import NONE, TRANSACTED
 
 
 def _send(rig, *numbers, name="g", end=3, prefix="", **options):

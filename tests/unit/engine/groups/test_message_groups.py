@@ -3,16 +3,9 @@
 import gc
 import tracemalloc
 
-import pytest
-
 from hms.engine.engine import Return
 from hms.engine.groups import message_groups
 from tests.support.order_rig import NONE, TRANSACTED, OrderRig, sorted_queue
-
-
-@pytest.fixture
-def rig():
-    return OrderRig()
 
 
 def _send(rig, *bodies, **options):

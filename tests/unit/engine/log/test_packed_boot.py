@@ -13,7 +13,6 @@ from hms.engine.engine import Engine
 from hms.engine.groups import candidates, scan_slices
 from hms.engine.groups.scan_order import BEGINNING, END
 from hms.engine.log import packed_block, pinned_recovery
-from hms.engine.log.pinned_recovery import PinnedStub
 from hms.engine.queue.settlement import Return
 from hms.errors.catalogue import StoreFailed
 from hms.server.segment_roll import SegmentOperations
@@ -187,19 +186,6 @@ def test_in_a_full_memory_a_boot_leaves_the_bodies_in_the_log(tmp_path):
     state = after.engine.state
     assert 0 < state.blocks.paged_count < 20 * BATCH
     assert after.waiting() == before
-
-
-@pytest.fixture
-def stubs(monkeypatch):
-    """The ids of messages of pinned segments that were looked for one by one."""
-    found, make = [], PinnedStub.at
-
-    def noted(id_, segment, offset):
-        found.append(id_)
-        return make(id_, segment, offset)
-
-    monkeypatch.setattr(PinnedStub, "at", staticmethod(noted))
-    return found
 
 
 def test_messages_of_an_unopened_batch_are_told_of_to_who_erases(tmp_path):

@@ -9,7 +9,6 @@ from hms.boot.recovering import RUNS_OF
 from hms.engine.engine import Engine
 from hms.engine.log import pinned_recovery
 from hms.engine.log.packed_block import PackedSends
-from hms.engine.log.pinned_recovery import PinnedStub
 from hms.engine.queue.settlement import Return
 from hms.store.journal import Journal
 from hms.wire import packed_messages
@@ -43,19 +42,6 @@ def made(monkeypatch):
 
     monkeypatch.setattr(pinned_recovery, "make_messages", noted)
     return ids
-
-
-@pytest.fixture
-def stubs(monkeypatch):
-    """The ids of messages of pinned segments that were looked for one by one."""
-    found, make = [], PinnedStub.at
-
-    def noted(id_, segment, offset):
-        found.append(id_)
-        return make(id_, segment, offset)
-
-    monkeypatch.setattr(PinnedStub, "at", staticmethod(noted))
-    return found
 
 
 def blocks_of(engine, name="orders"):

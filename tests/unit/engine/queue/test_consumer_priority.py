@@ -25,11 +25,6 @@ def _by_consumer(fx):
     return found
 
 
-@pytest.fixture
-def rig():
-    return EngineRig()
-
-
 def test_the_higher_priority_gets_all_that_it_has_room_for_and_the_lower_the_rest(rig):
     """As in other brokers: the credit decides, not the turn."""
     _consumers(rig)

@@ -14,11 +14,6 @@ SEND = Token(b"", UID, "", is_commit=False, handle=1, number=1, count=3, frame_c
 COMMIT = Token(b"", UID, "", is_commit=True, handle=2, number=1)
 
 
-@pytest.fixture
-def rig():
-    return EngineRig()
-
-
 def outcome(rig, asked):
     """The answer; its record goes to the log."""
     found = []

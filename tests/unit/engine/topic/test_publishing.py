@@ -15,11 +15,6 @@ from hms.wire.packed_messages import ROW
 from tests.support.topic_rig import TopicRig
 
 
-@pytest.fixture
-def rig():
-    return TopicRig()
-
-
 def test_each_subscriber_gets_a_copy_of_what_it_asked_for(rig):
     """The vector PS."""
     one = rig.subscribe("Sport"), rig.subscribe("Stock")

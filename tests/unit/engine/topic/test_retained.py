@@ -13,11 +13,6 @@ from hms.wire.packed_messages import FLAG_RETAIN, ROW
 from tests.support.topic_rig import TopicRig
 
 
-@pytest.fixture
-def rig():
-    return TopicRig()
-
-
 def _retained(rig):
     return sorted(t["topic"] for t in rig.administer("topic.tree") if t["retained"])
 

@@ -7,11 +7,6 @@ from hms.records import RecordType
 from tests.support.topic_rig import TopicRig
 
 
-@pytest.fixture
-def rig():
-    return TopicRig()
-
-
 def test_a_durable_subscriber_keeps_its_copy_over_a_crash_and_gets_it_once(rig):
     """It was given with the subscription itself; resuming is no new subscription."""
     rig.publish("a", "1", retain=True)

@@ -3,12 +3,6 @@
 import pytest
 
 from hms.errors.catalogue import InvalidArgument
-from tests.support.topic_rig import TopicRig
-
-
-@pytest.fixture
-def rig():
-    return TopicRig()
 
 
 def test_the_life_of_a_durable_subscription_ends(rig):

@@ -15,11 +15,6 @@ from hms.errors.catalogue import (
 from tests.support.topic_rig import TopicRig
 
 
-@pytest.fixture
-def rig():
-    return TopicRig()
-
-
 def test_a_durable_subscription_with_wildcards_is_resumed_by_its_name(rig):
     """SU-a, SU-08."""
     rig.subscribe("a/#", durable="N1")

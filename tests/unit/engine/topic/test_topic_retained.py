@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hms.engine.flow.shares import Shares
-from hms.engine.settings import EngineSettings
-from hms.engine.topic import Pattern, RetainedStore, TopicTree
+from hms.engine.topic import Pattern, RetainedStore
 from hms.errors.catalogue import NotRetained
 
 
@@ -18,11 +16,6 @@ class Publication:
     @property
     def size_bytes(self):
         return len(self.text)
-
-
-@pytest.fixture
-def tree():
-    return TopicTree(Shares(EngineSettings(topics_max=100)))
 
 
 @pytest.fixture

@@ -14,11 +14,6 @@ GUIDE = ["USA/Alabama/Auburn", "USA/Alabama/Mobile", "USA/Alabama/Montgomery", "
 LIFE_MS = 1_800_000
 
 
-@pytest.fixture
-def tree():
-    return TopicTree(Shares(EngineSettings(topics_max=100)))
-
-
 def _listed(tree, pattern="#"):
     return sorted(node.topic for node in tree.select(Pattern(pattern)))
 

@@ -9,11 +9,6 @@ from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
 from tests.support.engine_rig import DESTINATIONS
 
 
-@pytest.fixture
-def rig():
-    return BranchRig()
-
-
 def _count(rig, queue="orders"):
     return len(rig.browse(queue).messages)
 

@@ -9,11 +9,6 @@ from hms.records import Cause, RecordType, decode_ranges
 from tests.support.branch_rig import XA, BranchRig, xid
 
 
-@pytest.fixture
-def rig():
-    return BranchRig()
-
-
 def _count(rig, queue="orders"):
     return len(rig.browse(queue).messages)
 

@@ -5,13 +5,8 @@ import pytest
 from hms.engine.engine import ConsumerRequest
 from hms.engine.xa.xa_codes import TMFAIL, TMJOIN, TMRESUME, TMSUSPEND, Code
 from hms.wire import xa_constants
-from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
+from tests.support.branch_rig import OTHER, SECOND, XA, xid
 from tests.support.engine_rig import delivered
-
-
-@pytest.fixture
-def rig():
-    return BranchRig()
 
 
 def _count(rig, queue="orders"):

@@ -7,15 +7,10 @@ from hms.engine.xa import decision_requests
 from hms.engine.xa.decisions import IDENTITY
 from hms.engine.xa.xa_codes import Code
 from hms.errors.catalogue import DecisionNotFound, DecisionRefused
-from tests.support.branch_rig import SECOND, BranchRig, xid
+from tests.support.branch_rig import SECOND, xid
 from tpmon.xa import decisions
 
 GTRID = b"transfer 1"
-
-
-@pytest.fixture
-def rig():
-    return BranchRig()
 
 
 def _begin(rig, gtrid=GTRID, timeout_ms=0, connection=1):
