@@ -1,6 +1,7 @@
 """A MariaDB server of the test's own: its own folder, a free port, ended by its process id."""
 
 import contextlib
+import functools
 import getpass
 import shutil
 import signal
@@ -14,6 +15,7 @@ import pymysql
 import pytest
 
 from hms.testing.ports import free_port
+from tests.support.server_data import copied, kept_folder
 
 START_TIMEOUT_S = 60
 NO_AIO = ("--innodb-use-native-aio=0",)
@@ -37,6 +39,18 @@ def _program(name):
     return found
 
 
+@functools.cache
+def _empty():
+    """The data of a server that was never started."""
+    folder = kept_folder("hms-mariadb-empty-")
+    command = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={folder / 'data'}"]
+    command += ["--auth-root-authentication-method=normal", "--skip-test-db"]
+    command += [f"--user={getpass.getuser()}", "--innodb-log-file-size=32M", *NO_AIO]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder / "data"
+
+
 class Server:
     """One server, started and stopped as often as a test likes."""
 
@@ -47,11 +61,7 @@ class Server:
         self._settings = settings
         self._process = None
         self._pause = threading.Event()
-        command = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={folder / 'data'}"]
-        command += ["--auth-root-authentication-method=normal", "--skip-test-db"]
-        command += [f"--user={getpass.getuser()}", *NO_AIO]
-        made = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
-        assert made.returncode == 0, made.stdout + made.stderr
+        copied(_empty(), folder / "data")
 
     def start(self):
         """Return when it answers; what a killed one left behind may still be ending."""

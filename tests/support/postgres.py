@@ -1,6 +1,7 @@
 """A PostgreSQL server of the test's own: its own folder, a free port, ended by its process id."""
 
 import contextlib
+import functools
 import os
 import pwd
 import shutil
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 
 from hms.testing.ports import free_port
+from tests.support.server_data import copied, kept_folder
 
 START_TIMEOUT_S = 60
 SETTINGS = {
@@ -40,6 +42,25 @@ def _programs():
     return newest[-1].parent
 
 
+def _owned(folder):
+    """Give a folder to the user that the server runs as; that user, for subprocess."""
+    if os.getuid() != 0:
+        return {}
+    user = pwd.getpwnam(ROOT_IS_NOT_TAKEN)
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+@functools.cache
+def _empty():
+    """The data of a server that was never started."""
+    folder = kept_folder("hms-postgres-empty-")
+    options = ["--no-sync", "-A", "trust", "-U", "hms", "-E", "UTF8", "--locale=C"]
+    command = [str(_programs() / "initdb"), *options, "-D", str(folder / "data")]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder, **_owned(folder))
+    return folder / "data"
+
+
 class Server:
     """One server, started and stopped as often as a test likes."""
 
@@ -51,14 +72,8 @@ class Server:
         self._process = None
         self._programs = _programs()
         self._prefixes = 0
-        self._as = {}
-        if os.getuid() == 0:
-            user = pwd.getpwnam(ROOT_IS_NOT_TAKEN)
-            os.chown(folder, user.pw_uid, user.pw_gid)
-            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-        options = ["--no-sync", "-A", "trust", "-U", "hms", "-E", "UTF8", "--locale=C"]
-        command = [str(self._programs / "initdb"), *options, "-D", str(folder / "data")]
-        subprocess.run(command, check=True, capture_output=True, cwd=folder, **self._as)
+        self._as = _owned(folder)
+        copied(_empty(), folder / "data")
 
     def new_prefix(self):
         """A prefix that no other test of this server uses."""
