@@ -1,13 +1,9 @@
 """What the tests of transactions share: two databases with accounts, and a node that knows them."""
 
 import contextlib
-import signal
-import threading
 
-from hms.testing import node
 from tests.support.mariadb import mariadb_server
 from tests.support.postgres import postgres_server
-from tests.support.store_place import until
 
 ACCOUNTS = 20
 BALANCE = 1000
@@ -88,8 +84,4 @@ __all__ = [
     "Bank",
     "bank",
     "move",
-    "node",
-    "signal",
-    "threading",
-    "until",
 ]

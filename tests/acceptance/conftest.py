@@ -7,6 +7,8 @@ import pytest
 
 import hms
 from hms.testing import node as booted
+from tests.acceptance.bank_rig import bank
+from tpmon.xa.resource_opening import close_resources
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,20 @@ def node(request, tmp_path):
     """A node with the CONFIG of the module, for one test; its store outlives it."""
     with booted(store=tmp_path / "store", config=request.module.CONFIG) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def both():
+    """Two databases with accounts, for all tests of the module."""
+    with bank() as opened:
+        yield opened
+
+
+@pytest.fixture
+def no_session_is_left():
+    """No session with a database outlives the test."""
+    yield
+    close_resources()
 
 
 def pytest_terminal_summary(terminalreporter):

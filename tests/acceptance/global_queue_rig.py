@@ -9,6 +9,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import hms
+from tests.support.waiting import wait_until
 
 SIZE = os.environ.get("HMS_PARTITION", "")
 assert SIZE in ("", "full"), f"HMS_PARTITION={SIZE}: there is an ordinary size and full"
@@ -24,12 +25,9 @@ WAIT_S = 90
 def await_up(cluster, count=None):
     """Until every node hears so many others."""
     wanted = len(cluster.nodes) - 1 if count is None else count
-    until = time.monotonic() + WAIT_S
     for one in cluster.nodes:
         with hms.connect(one.address, **CONNECT) as conn:
-            while _up(conn) < wanted:
-                assert time.monotonic() < until, "the nodes do not find one another"
-                threading.Event().wait(0.05)
+            wait_until(lambda conn=conn: _up(conn) >= wanted, WAIT_S)
 
 
 def _up(conn):
@@ -176,11 +174,15 @@ class Load:
 
     def await_flow(self, more):
         """Until so many more were taken."""
-        before, until = self.taken.total(), time.monotonic() + WAIT_S
-        while self.taken.total() < before + more:
-            assert time.monotonic() < until, "nothing flows"
-            assert not self.faults, self.faults
-            threading.Event().wait(0.05)
+        wanted = self.taken.total() + more
+        wait_until(lambda: self.faults or self.taken.total() >= wanted, WAIT_S)
+        assert not self.faults, self.faults
+
+    def await_sends(self, more):
+        """Until so many more were confirmed."""
+        wanted = len(self.confirmed) + more
+        wait_until(lambda: self.faults or len(self.confirmed) >= wanted, WAIT_S)
+        assert not self.faults, self.faults
 
     def finish(self, cluster):
         """No more sends; then until nothing is left anywhere, however slowly it gets less. Nodes

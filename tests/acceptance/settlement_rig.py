@@ -9,9 +9,9 @@ import inspect
 import os
 import select
 from dataclasses import dataclass, field
-from time import monotonic
 
 import hms
+from tests.support.waiting import wait_until
 
 WAIT_S = 60
 LIMIT = 2
@@ -27,14 +27,6 @@ MODES = {
 
 class FailedOnPurposeError(Exception):
     """What a listener raises."""
-
-
-def until(is_so):
-    """Ask again and again until it holds, but not for ever."""
-    deadline = monotonic() + WAIT_S
-    while not is_so():
-        assert monotonic() < deadline, "it did not come about"
-        select.poll().poll(3)
 
 
 async def result(value):
@@ -75,7 +67,7 @@ class Story:
 
     async def happened(self, is_so):
         """Wait until something has come about."""
-        await (asyncio.to_thread(until, is_so) if self.is_aio else result(until(is_so)))
+        await (asyncio.to_thread(wait_until, is_so) if self.is_aio else result(wait_until(is_so)))
 
     def told(self, coroutine):
         """Run it to its end."""

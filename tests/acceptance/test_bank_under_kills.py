@@ -21,8 +21,7 @@ from kills_rig import sized
 import hms
 from hms.testing import node
 from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, bank
-from tests.support.store_place import until
-from tests.support.waiting import drained
+from tests.support.waiting import drained, wait_until
 
 CHAOS_S = sized("HMS_BANK_S", 20)
 ORDERS_AT_ONCE = sized("HMS_BANK_ORDERS", 200)
@@ -138,12 +137,12 @@ def test_no_transfer_is_lost_or_half_done_whoever_is_killed(tmp_path, capsys):
         chaos.end_client()
         with hms.connect(started.address) as conn:
             try:
-                until(lambda: _is_empty(conn), 120)
+                wait_until(lambda: _is_empty(conn), 120)
             except AssertionError as late:
                 told = conn.administer("queue.list"), conn.administer("status")
                 raise AssertionError(f"{told} {both.in_doubt()} {started.log[-5000:]}") from late
             last_fault = time.monotonic()
-            until(both.is_settled, 60)
+            wait_until(both.is_settled, 60)
             settled_s = time.monotonic() - last_fault
             words = _received(conn)
         west, east = both.entries()

@@ -6,26 +6,14 @@ import pytest
 
 import hms
 import hms.aio
-import hms.testing
 
 WAIT_S = 30
 CONFIG = {"node": {"node1": {"auto_destinations": True}}}
+CONNECT = {"client_id": "looking"}
 
 
-@pytest.fixture(scope="module")
-def node():
-    with hms.testing.node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def connection(node):
-    with hms.connect(node.address, client_id="looking") as opened:
-        yield opened
-
-
-def send(connection, queue, *bodies):
-    with connection.session() as session:
+def send(conn, queue, *bodies):
+    with conn.session() as session:
         session.producer(queue).send_many(bodies)
 
 
@@ -33,30 +21,30 @@ def shown(browser):
     return [(message.body, message.is_in_flight) for message in browser]
 
 
-def test_a_pass_shows_what_waits_when_it_begins(connection):
+def test_a_pass_shows_what_waits_when_it_begins(conn):
     """It showed the page that was read when the browser was made."""
     queue = hms.Queue("passes")
-    send(connection, queue, "before")
-    with connection.session() as session:
+    send(conn, queue, "before")
+    with conn.session() as session:
         browser = session.browser(queue, oldest_first=True)
-        send(connection, queue, "after")
+        send(conn, queue, "after")
 
         assert [m.body for m in browser] == ["before", "after"]
-        send(connection, queue, "later")
+        send(conn, queue, "later")
         assert [m.body for m in browser] == ["before", "after", "later"]
 
 
 @pytest.mark.parametrize("what", ["browser", "session", "connection"])
-def test_a_browser_ends_with_its_session(node, what):
+def test_a_browser_ends_with_its_session(running, what):
     """It answered after its session was closed, from the page that it had."""
     queue = hms.Queue(f"closed-{what}")
-    with hms.connect(node.address) as connection:
-        send(connection, queue, "a", "b")
-        session = connection.session()
+    with hms.connect(running.address) as conn:
+        send(conn, queue, "a", "b")
+        session = conn.session()
         browser = session.browser(queue)
         assert browser.next_message() is not None
 
-        {"browser": browser, "session": session, "connection": connection}[what].close()
+        {"browser": browser, "session": session, "connection": conn}[what].close()
 
         with pytest.raises(hms.ConnectionClosed):
             browser.next_message()
@@ -64,14 +52,14 @@ def test_a_browser_ends_with_its_session(node, what):
             list(browser)
 
 
-def test_what_is_in_flight_is_shown_with_a_mark_on_request(connection):
+def test_what_is_in_flight_is_shown_with_a_mark_on_request(conn):
     """A newcomer saw an empty queue while a consumer had its 500 messages."""
     queue = hms.Queue("held")
-    send(connection, queue, *"abcde")
+    send(conn, queue, *"abcde")
     with (
-        connection.session(transacted=True) as holding,
+        conn.session(transacted=True) as holding,
         holding.consumer(queue, prefetch=3) as consumer,
-        connection.session() as session,
+        conn.session() as session,
     ):
         assert consumer.receive(timeout_s=WAIT_S).body == "a"
 
@@ -86,13 +74,13 @@ def test_what_is_in_flight_is_shown_with_a_mark_on_request(connection):
         holding.rollback()
 
 
-def test_a_queue_says_who_holds_how_many(connection):
+def test_a_queue_says_who_holds_how_many(conn):
     """The sum is what is in flight, also of what a transaction has received."""
     queue = hms.Queue("holders")
-    send(connection, queue, *"abcdefgh")
+    send(conn, queue, *"abcdefgh")
     with (
-        connection.session(transacted=True) as one,
-        connection.session(ack=hms.AckMode.CLIENT) as other,
+        conn.session(transacted=True) as one,
+        conn.session(ack=hms.AckMode.CLIENT) as other,
     ):
         first = one.consumer(queue, prefetch=2, name="first")
         assert first.receive(timeout_s=WAIT_S) is not None
@@ -100,22 +88,22 @@ def test_a_queue_says_who_holds_how_many(connection):
         second = other.consumer(queue, prefetch=2, name="second")
         assert second.receive(timeout_s=WAIT_S) is not None
 
-        about = connection.administer("queue.show", {"name": "holders"})
+        about = conn.administer("queue.show", {"name": "holders"})
 
         assert sum(row["count"] for row in about["held_by"]) == about["in_flight"] > 0
         assert {"first", "second"} & {row["name"] for row in about["held_by"]}
         assert {row["client_id"] for row in about["held_by"]} == {"looking"}
         other.ack()
         one.rollback()
-    assert connection.administer("queue.show", {"name": "holders"})["held_by"] == []
+    assert conn.administer("queue.show", {"name": "holders"})["held_by"] == []
 
 
-def test_asyncio_looks_the_same_way(node):
+def test_asyncio_looks_the_same_way(running):
     """One core, two shells."""
 
     async def look():
         queue = hms.Queue("aio")
-        async with hms.aio.connect(node.address) as connection, connection.session() as session:
+        async with hms.aio.connect(running.address) as conn, conn.session() as session:
             producer = await session.producer(queue)
             browser = await session.browser(queue, oldest_first=True, in_flight=True)
             await producer.send_many(["a", "b"])

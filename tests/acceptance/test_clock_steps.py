@@ -3,14 +3,13 @@
 import shutil
 import struct
 import subprocess
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 import hms
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 HOUR = 3600
 STEPS_S = (0, HOUR, -HOUR, 2 * HOUR, 0)
@@ -40,14 +39,6 @@ def clock(tmp_path):
     return WallClock(tmp_path)
 
 
-def until(is_true, timeout_s=30):
-    """Wait until it is so."""
-    pause, end = threading.Event(), time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < end, "it does not happen"
-        pause.wait(0.05)
-
-
 def test_setting_the_clock_expires_nothing_early_and_keeps_nothing_for_ever(clock):
     """A time service that corrects an hour must not empty the queues, nor stop what is delayed."""
     with (
@@ -62,7 +53,7 @@ def test_setting_the_clock_expires_nothing_early_and_keeps_nothing_for_ever(cloc
             clock.set(offset_s)
             sent += [lasting.send(f"{step}.{n}").message_id for n in range(3)]
             brief.send("gone soon")
-            until(lambda n=step + 1: expired(conn) == n)
+            wait_until(lambda n=step + 1: expired(conn) == n)
             fail_once(conn)
         assert check_order(conn, sent) < HOUR / 2
 
@@ -78,7 +69,7 @@ def fail_once(conn):
         inn = session.consumer(hms.Queue("orders"), prefetch=1)
         first = inn.receive(timeout_s=20)
         session.rollback()
-        until(lambda: inn.receive(timeout_s=20).message_id == first.message_id)
+        wait_until(lambda: inn.receive(timeout_s=20).message_id == first.message_id)
         session.rollback()
 
 
@@ -90,7 +81,7 @@ def waiting(conn):
 
 def check_order(conn, sent):
     """All are there; ids and timestamps only grow, and by no hour."""
-    until(lambda: len(waiting(conn)) == len(sent))
+    wait_until(lambda: len(waiting(conn)) == len(sent))
     found = waiting(conn)
     ids = [message.message_id for message in found]
     times = [message.timestamp for message in found]
@@ -125,7 +116,7 @@ def test_time_goes_on_after_a_boot_with_the_clock_behind(clock):
         with hms.connect(running.address) as conn, conn.session() as session:
             fail_once(conn)
             session.producer(hms.Queue("brief"), ttl_s=0.2).send("gone soon")
-            until(lambda: expired(conn) == 1)
+            wait_until(lambda: expired(conn) == 1)
             session.producer(hms.Queue("brief")).send("later", delay_s=0.3)
             assert session.consumer(hms.Queue("brief")).receive(timeout_s=30).body == "later"
 
@@ -135,12 +126,12 @@ def test_a_node_with_a_new_disk_and_a_clock_behind_joins_its_cluster_again(clock
     config = {"hms": {"queue": {"orders": {"GLOBAL": "Y"}}}, "node": {"A": {}, "B": {}}}
     with node(config=config, nodes=2, command_prefix=clock.prefix) as cluster:
         first, second = cluster.nodes
-        until(lambda: presence(first) == presence(second) == ["up"], 60)
+        wait_until(lambda: presence(first) == presence(second) == ["up"], 60)
         second.kill()
         shutil.rmtree(second.store)
         clock.set(-HOUR)
         second.boot()
-        until(lambda: presence(first) == presence(second) == ["up"], 60)
+        wait_until(lambda: presence(first) == presence(second) == ["up"], 60)
 
 
 def presence(one):

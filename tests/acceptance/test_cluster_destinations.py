@@ -3,8 +3,6 @@ is not undone, and what waits in a queue that was deleted elsewhere is not lost.
 """
 
 import contextlib
-import threading
-import time
 
 import pytest
 from global_queue_rig import CONNECT, WAIT_S, await_up
@@ -12,6 +10,7 @@ from netns_rig import make_lab
 from partition_rig import cluster_in
 
 import hms
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -41,10 +40,7 @@ def limits(cluster, name):
 
 def until(is_true):
     """Wait for what the nodes tell one another."""
-    end = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < end, "it does not happen"
-        threading.Event().wait(0.1)
+    wait_until(is_true, WAIT_S)
 
 
 def test_changes_on_both_sides_of_a_cut_end_alike_and_lose_no_message(lab, tmp_path):

@@ -2,14 +2,13 @@
 
 import json
 import os
-import threading
-import time
 
 import pytest
 from global_queue_rig import CONFIG, CONNECT, IS_FULL, QUEUE, Load, await_up, hms_command, left
 
 import hms
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 ROUNDS = int(os.environ.get("HMS_CLUSTER_KILLS", "10" if IS_FULL else "1"))
 
@@ -60,12 +59,7 @@ def test_nothing_is_lost_or_doubled_when_each_node_is_killed_in_turn(cluster, re
     load.consume(cluster.nodes[2].address)
     for _ in range(ROUNDS):
         for one in cluster.nodes:
-            seen = len(load.confirmed)
-            until = time.monotonic() + 60
-            while len(load.confirmed) < seen + 200:
-                assert time.monotonic() < until
-                assert not load.faults, load.faults
-                threading.Event().wait(0.05)
+            load.await_sends(200)
             one.kill()
             one.boot(warm=True)
     load.finish(cluster)
@@ -92,14 +86,13 @@ def test_a_paused_node_is_failed_and_takes_part_again_when_it_goes_on(cluster):
 
 def await_silence(cluster, name):
     """Until the first node has failed that one."""
-    until = time.monotonic() + 60
     with hms.connect(cluster.address) as conn:
-        while True:
+
+        def is_up():
             members = conn.administer("cluster.status")["members"]
-            if not next(one for one in members if one["node"] == name)["is_up"]:
-                return
-            assert time.monotonic() < until
-            threading.Event().wait(0.05)
+            return next(one for one in members if one["node"] == name)["is_up"]
+
+        wait_until(lambda: not is_up(), 60)
 
 
 def test_a_node_is_drained_from_the_command_line_and_its_status_shown(cluster):

@@ -10,6 +10,7 @@ import pytest
 from global_queue_rig import CONFIG, IS_FULL, Load, await_up
 
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 PAUSES_S = (1, 3, 10, 20, 30) if IS_FULL else (0.5, 3)
 """HMSHEARTBEAT is 2 s: after the first one nobody has noticed, after the others it was failed."""
@@ -45,8 +46,7 @@ def stand_still(nodes, pause_s):
     for one in nodes:
         one.pause()
     try:
-        while any(state(one) != "T" for one in nodes):
-            threading.Event().wait(0.01)
+        wait_until(lambda: all(state(one) == "T" for one in nodes))
         threading.Event().wait(pause_s)
     finally:
         for one in nodes:

@@ -21,7 +21,7 @@ import pytest
 import hms
 from hms.testing import node
 from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, bank
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "transactions.md"
@@ -80,9 +80,9 @@ class Cell:
     def run(self):
         """The outcome, the same everywhere."""
         said = self._transfer()
-        until(self._both.is_settled, 60)
+        wait_until(self._both.is_settled, 60)
         with hms.connect(self._started.address) as conn:
-            until(lambda: not self._left_over(conn), 60)
+            wait_until(lambda: not self._left_over(conn), 60)
             outcome = self._outcome(conn)
         if said.startswith(COMMITTED):
             assert outcome == COMMITTED, said

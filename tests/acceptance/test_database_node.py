@@ -11,8 +11,7 @@ from hms.testing import node
 from tests.acceptance.database_rig import ORDERS, Confirmed, Load
 from tests.support.books import Books
 from tests.support.postgres import postgres_server
-from tests.support.store_place import until
-from tests.support.waiting import drained
+from tests.support.waiting import drained, wait_until
 
 QUEUES = {"orders": {}, "ledger": {}}
 
@@ -36,12 +35,12 @@ def test_a_server_that_stops_and_starts_under_load_loses_and_doubles_nothing(ser
             load.start(work)
         for how in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGINT):
             before = load.sent
-            until(lambda least=before + 200: load.sent > least, 60)
+            wait_until(lambda least=before + 200: load.sent > least, 60)
             server.stop(how)
             load.stopped.wait(0.5)
             server.start()
         load.stopped.set()
-        until(load.is_empty, 60)
+        wait_until(load.is_empty, 60)
         load.drained.set()
         load.join()
         assert running.pid == pid
@@ -78,7 +77,7 @@ def test_a_node_paused_past_its_lease_refuses_to_go_on_once_another_has_the_stor
         sending = Confirmed(paused.address, books)
         sender = threading.Thread(target=sending, daemon=True)
         sender.start()
-        until(lambda: sending.count > 100, 60)
+        wait_until(lambda: sending.count > 100, 60)
         with hms.connect(paused.address, reconnect=False) as before:
             inn = before.session(ack=hms.AckMode.CLIENT).consumer(ORDERS, prefetch=10)
             held = inn.receive(timeout_s=20)
@@ -113,7 +112,7 @@ def _second(config):
         return None
 
     with contextlib.ExitStack() as stack:
-        yield until(attempt, 60)
+        yield wait_until(attempt, 60)
 
 
 def _rows(server):

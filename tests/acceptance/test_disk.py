@@ -4,7 +4,6 @@ import contextlib
 import shutil
 import subprocess
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 import hms
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {}}}}
 SIZES = {"max_message_bytes": "64 KiB", "max_transaction_bytes": "64 KiB", "segment_bytes": "1 MiB"}
@@ -51,13 +51,6 @@ def _are_more_than(wanted, sent, out):
     return len(sent) > wanted
 
 
-def _until(is_true, timeout_s=60):
-    pause, until = threading.Event(), time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < until, "it does not happen"
-        pause.wait(0.05)
-
-
 def _can_send(out):
     try:
         out.send(BODY)
@@ -89,7 +82,7 @@ def test_a_full_disk_refuses_sends_lets_acknowledgements_through_and_loses_nothi
                 taken = _take(conn, 20)
                 assert taken == sent[:20]
                 filler.unlink()
-                _until(lambda: _can_send(out))
+                wait_until(lambda: _can_send(out), 60)
             before = _ids(running.address)
             assert before[: len(sent) - 20] == sent[20:]
             running.kill()
@@ -111,16 +104,16 @@ def test_large_messages_are_drained_from_a_full_disk_and_sending_goes_on(tmp_pat
                 assert full.number == 5005
                 assert len(first) > 30
                 assert _take(conn, len(first)) == first
-                _until(lambda: _can_send(out))
+                wait_until(lambda: _can_send(out), 60)
                 _take(conn, 1)
                 again = []
-                _until(lambda: _are_more_than(len(first) // 2, again, out))
+                wait_until(lambda: _are_more_than(len(first) // 2, again, out), 60)
                 running.kill()
             running.boot(warm=True)
             with hms.connect(running.address, reconnect=False) as conn:
                 out = conn.session().producer(hms.Queue("orders"))
                 assert _take(conn, len(again)) == again
-                _until(lambda: _can_send(out))
+                wait_until(lambda: _can_send(out), 60)
 
 
 def _take(conn, count):
@@ -155,7 +148,7 @@ class Crowd:
             with self._lock:
                 self.refusals.append(refusal)
             assert self.has_room.wait(60)
-            _until(lambda: self._send(out, 1) is None)
+            wait_until(lambda: self._send(out, 1) is None, 60)
             assert self._send(out, 2) is None
 
     def _send(self, out, most):
@@ -183,7 +176,7 @@ def test_fifty_clients_meet_a_full_disk_and_go_on_when_there_is_space(tmp_path):
         store = tmp_path / "disk" / "store"
         with node(store=store, config=SMALL, command_prefix=inside) as running:
             pid, crowd = running.pid, Crowd(running.address, CLIENTS)
-            _until(lambda: len(crowd.refusals) == CLIENTS)
+            wait_until(lambda: len(crowd.refusals) == CLIENTS, 60)
             assert {full.number for full in crowd.refusals} == {5005}
             assert all("free space on that disk" in full.cure for full in crowd.refusals)
             before = set(crowd.sent)

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import random
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -14,6 +13,7 @@ from click.testing import CliRunner
 import hms
 from hms.boot.cli import main
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 CONFIG = (
     '[node.n]\nmax_file_bytes = "64 MiB"\n'
@@ -39,12 +39,7 @@ def _kept(running):
 
 def _await_files(conn, running, count):
     """Until so many files are kept; a tick of the node comes every second."""
-    for _ in range(200):
-        if len(_kept(running)) == count:
-            return
-        conn.administer("status")
-        threading.Event().wait(0.05)
-    raise AssertionError(_kept(running))
+    wait_until(lambda: conn.administer("status") and len(_kept(running)) == count)
 
 
 def test_a_file_comes_whole_and_is_gone_when_it_is_saved(running, conn, source, tmp_path):
@@ -201,10 +196,7 @@ def test_a_sender_goes_on_where_a_killed_node_had_come_to(tmp_path, source):
     ):
         out = session.producer("queue:q0")
         sending = pool.submit(out.send, hms.Message.file(big))
-        for _ in range(5000):
-            if any((started.store / "files").glob("*.part")):
-                break
-            threading.Event().wait(0.001)
+        wait_until(lambda: any((started.store / "files").glob("*.part")), pause_s=0.001)
         started.kill()
         started.boot(warm=True)
         receipt = sending.result(60)

@@ -13,6 +13,7 @@ from kills_rig import sized
 import hms
 from hms.testing import node
 from tests.support.books import Books
+from tests.support.waiting import wait_until
 
 KILLS = sized("HMS_KILLS", 15)
 CONFIG = {"hms": {"queue": {"orders": {}, "ledger": {}}, "topic": {"news": {}}}}
@@ -161,7 +162,7 @@ def test_nothing_confirmed_is_lost_or_doubled_over_many_kills(tmp_path):
 
 def _await_subscription(address):
     with hms.connect(address, **CONNECT) as conn:
-        _until(lambda: conn.administer("subscription.list"))
+        wait_until(lambda: conn.administer("subscription.list"), 90)
 
 
 def _drain(address, load, timeout_s=90):
@@ -181,11 +182,3 @@ def _left(conn):
     places = conn.administer("queue.list") + conn.administer("subscription.list")
     left = {str(place["name"]): (place["waiting"], place["in_flight"]) for place in places}
     return {name: numbers for name, numbers in left.items() if any(numbers)}
-
-
-def _until(is_true, timeout_s=90):
-    pause = threading.Event()
-    until = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < until, "it does not happen"
-        pause.wait(0.05)

@@ -3,14 +3,12 @@
 import asyncio
 import itertools
 import queue
-import select
 import threading
-from time import monotonic
 
 import pytest
 
 import hms
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 WAIT_S = 60
 CONFIG = None
@@ -41,13 +39,6 @@ def dest(conn):
 def _send(conn, dest, *bodies):
     with conn.session() as session:
         session.producer(dest).send_many(bodies)
-
-
-def _until(condition):
-    deadline = monotonic() + WAIT_S
-    while not condition():
-        assert monotonic() < deadline, "it did not come about"
-        select.poll().poll(5)
 
 
 def _shown(conn, dest):
@@ -89,7 +80,7 @@ def test_a_consumer_closes_when_its_own_listener_has_ended_and_nobody_gets_its_m
         held.may_end.set()
         closing.join(WAIT_S)
         assert not closing.is_alive()
-        _until(lambda: _shown(conn, dest)["acknowledged"] == 1)
+        wait_until(lambda: _shown(conn, dest)["acknowledged"] == 1)
         assert other.receive(0) is None
     assert held.seen == [(b"one", 1)]
 
@@ -124,8 +115,8 @@ def test_listeners_of_two_sessions_may_both_close_their_connection(running, conn
 
     for _ in range(2):
         connection.session().consumer(dest, prefetch=1).listen(listener)
-    _until(lambda: connection.is_ended)
-    _until(lambda: _shown(conn, dest)["acknowledged"] == 2)  # another connection told it
+    wait_until(lambda: connection.is_ended)
+    wait_until(lambda: _shown(conn, dest)["acknowledged"] == 2)  # another connection told it
 
 
 def test_a_task_that_a_listener_made_may_close_what_the_listener_works_in(running, conn, dest):
@@ -144,7 +135,7 @@ def test_a_task_that_a_listener_made_may_close_what_the_listener_works_in(runnin
             await asyncio.wait_for(ended.wait(), WAIT_S)
 
     asyncio.run(tell())
-    until(lambda: _shown(conn, dest)["acknowledged"] == 1)
+    wait_until(lambda: _shown(conn, dest)["acknowledged"] == 1)
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
@@ -178,7 +169,7 @@ def test_without_an_exception_listener_the_next_call_is_told(running, conn, dest
     with hms.connect(running.address) as quiet, quiet.session() as session:
         consumer = session.consumer(dest)
         consumer.listen(listener)
-        _until(lambda: session.state.interruption is not None)
+        wait_until(lambda: session.state.interruption is not None)
         with pytest.raises(hms.ListenerInterrupted):
             consumer.receive(WAIT_S)
         consumer.listen(lambda message: got.put(message.delivery_count))

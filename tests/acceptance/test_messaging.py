@@ -1,11 +1,11 @@
 """Sessions, acknowledgement, redelivery, subscriptions, browsing: on a real node."""
 
 import itertools
-import time
 
 import pytest
 
 import hms
+from tests.support.waiting import wait_until
 
 CONNECT = {"reconnect": False}
 
@@ -150,9 +150,7 @@ def test_an_expired_message_is_never_delivered_and_is_counted(conn, queue):
 def test_what_expires_with_nobody_looking_is_swept_away(conn, queue):
     """A queue without consumers must not keep the dead for ever."""
     _send(conn, queue, 3, ttl_s=0.05)
-    until = time.monotonic() + WAIT_S
-    while _waiting(conn, queue):
-        assert time.monotonic() < until, "they are not swept away"
+    wait_until(lambda: not _waiting(conn, queue), WAIT_S)
     assert conn.administer("queue.show", {"name": queue.name})["expired"] == 3
 
 

@@ -2,7 +2,7 @@
 
 import hms
 from hms.testing import node
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 CONFIG = """
 [svrgroup.one]
@@ -31,7 +31,7 @@ def test_one_storage_worker_syncs_and_cleans(tmp_path):
             for _ in range(240):
                 producer.send_many([BODY] * 10)
                 assert len(consumer.receive_many(10, timeout_s=20)) == 10
-            until(lambda: conn.administer("status")["log_bytes"] <= 32 << 20)
+            wait_until(lambda: conn.administer("status")["log_bytes"] <= 32 << 20)
         running.kill()
         running.boot(warm=True)
         with hms.connect(running.address) as conn, conn.session() as session:

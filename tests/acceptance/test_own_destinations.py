@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 WAIT_S = 20
 CONFIG = {
@@ -67,7 +67,7 @@ def test_a_temporary_topic_and_queue_end_with_their_connection(node, session):
         assert heard.receive(WAIT_S).body == "hello"
         session.producer(queue).send("left behind")
 
-    assert until(lambda: _is_gone(session, queue) and _is_gone(session, topic))
+    assert wait_until(lambda: _is_gone(session, queue) and _is_gone(session, topic))
 
 
 def _is_gone(session, destination):

@@ -10,18 +10,13 @@ from hms.client.kept_producers import KEPT_MAX
 from hms.client.public_names import PUBLIC
 
 CONFIG = "[node.NODE1]\nopen_topics = true\n[hms.queue.orders]\n[hms.topic.news]\n"
+CONNECT = {"client_id": "billing"}
 ORDERS, NEWS = hms.Queue("orders"), hms.Topic("news")
 WAIT_S = 30
 INTERNALS = """acknowledging_all acknowledging committing closing run link lock flush begin stop
     join mark_sent encode received received_many readable writable reserved delivered_id uploaded
     prepared sending added adding submit_packs settle set_listener take_for_listener handling
     state listening check_open sends_settled at_hand taken saving request run_service start_call"""
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, client_id="billing", request_timeout_s=WAIT_S) as made:
-        yield made
 
 
 def test_a_session_sends_without_a_producer(conn):

@@ -3,12 +3,12 @@
 import itertools
 import queue
 import select
-from time import monotonic
 
 import pytest
 
 import hms
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 CONNECT = {"reconnect": False}
 
@@ -46,14 +46,6 @@ def _show(conn, dest):
     return conn.administer("queue.show", {"name": dest.name})
 
 
-def _until(condition):
-    """Ask again and again until it holds, but not for ever."""
-    deadline = monotonic() + WAIT_S
-    while not condition():
-        assert monotonic() < deadline, "it did not come about"
-        select.poll().poll(10)
-
-
 # ---- DUPS_OK and NONE
 
 
@@ -65,7 +57,7 @@ def test_lazy_acknowledgement_waits_for_ten(conn, dest):
         _receive(consumer, 9)
         assert _show(conn, dest)["acknowledged"] == 0
         _receive(consumer, 1)
-        _until(lambda: _show(conn, dest)["acknowledged"] == 10)
+        wait_until(lambda: _show(conn, dest)["acknowledged"] == 10)
         _receive(consumer, 5)
         assert _show(conn, dest)["acknowledged"] == 10
     assert _show(conn, dest)["acknowledged"] == 15
@@ -76,7 +68,7 @@ def test_lazy_acknowledgement_comes_when_nothing_more_does(conn, dest):
     _send(conn, dest, 3)
     with conn.session(ack=hms.AckMode.DUPS_OK) as session:
         _receive(session.consumer(dest), 3)
-        _until(lambda: _show(conn, dest)["acknowledged"] == 3)
+        wait_until(lambda: _show(conn, dest)["acknowledged"] == 3)
 
 
 def test_lazily_acknowledged_messages_come_twice_after_a_crash(tmp_path):
@@ -110,7 +102,7 @@ def test_without_acknowledgement_a_message_is_done_with_when_it_is_dispatched(co
     _send(conn, dest, 20)
     with conn.session(ack=hms.AckMode.NONE) as session:
         consumer = session.consumer(dest, prefetch=4)
-        _until(lambda: _show(conn, dest)["acknowledged"] == 4)
+        wait_until(lambda: _show(conn, dest)["acknowledged"] == 4)
         first = _receive(consumer, 1)
         session.recover()
         rest = _receive(consumer, 19)
@@ -212,10 +204,10 @@ def test_what_expired_between_two_messages_is_told_whatever_becomes_of_them(conn
         _send(conn, dest, 1)
         _send(conn, dest, 2, ttl_s=TTL_S)
         _send(conn, dest, 1)
-        _until(lambda: _show(conn, dest)["dispatched"] == 4)
+        wait_until(lambda: _show(conn, dest)["dispatched"] == 4)
         select.poll().poll(1000 * TTL_S + 200)
         waiting.put(None)
-        _until(lambda: _show(conn, dest)["expired"] == 2)
+        wait_until(lambda: _show(conn, dest)["expired"] == 2)
         waiting.put(None)  # else the session's end would wait for the listener
 
 
@@ -253,6 +245,6 @@ def test_a_message_may_bring_its_own_redelivery_limit(conn, dest):
         message = _receive(consumer, 1)[0]
         assert message.properties["JMS_HMS_RedeliveryLimit"] == 1
         session.recover()
-        _until(lambda: _show(conn, dest)["dead_lettered"] == 1)
+        wait_until(lambda: _show(conn, dest)["dead_lettered"] == 1)
         with pytest.raises(hms.ReservedProperty):
             producer.send(b"x", {"JMSFoo": 1})

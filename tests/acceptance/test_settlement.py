@@ -9,10 +9,11 @@ import itertools
 from pathlib import Path
 
 import pytest
-from settlement_rig import LIMIT, MODES, WAIT_S, Pipes, Story, until
+from settlement_rig import LIMIT, MODES, WAIT_S, Pipes, Story
 
 import hms
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 CONFIG = """
 [server.held]
@@ -120,7 +121,7 @@ class Given:
 
     def check(self, wanted, rounds):
         """Where the message is now, and what it knows of its past."""
-        until(self.pipes.is_settled)
+        wait_until(self.pipes.is_settled)
         left = self.shown()
         assert left["delivered"] == 1 or wanted is not DONE  # else prefetched ones count too
         assert left["waiting"] == (1 if wanted is RETURNED else 0)

@@ -12,10 +12,11 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from settlement_rig import LIMIT, MODES, WAIT_S, Pipes, until
+from settlement_rig import LIMIT, MODES, WAIT_S, Pipes
 
 import hms
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 HERE = Path(__file__).parent
 DOORS = ("receive", "listener", "aio receive", "aio listener")
@@ -85,7 +86,7 @@ def test_what_an_application_has_when_it_or_its_node_is_killed_comes_again(
 
     with hms.connect(started.address) as conn:
         for name, (_, mode) in NAMES.items():
-            until(lambda name=name: not _shown(conn, name)["in_flight"])
+            wait_until(lambda name=name: not _shown(conn, name)["in_flight"])
             left = 0 if mode == "NONE" else 1
             assert (_shown(conn, name)["waiting"], NAMES[name]) == (left, NAMES[name])
             assert _shown(conn, name)["dead_lettered"] == 0
@@ -131,7 +132,7 @@ def test_what_services_have_when_their_listening_client_is_killed_comes_again(
             given = {name: pipes[name].given() for name in names}
             assert given == dict.fromkeys(names, (turn + 1, turn > 0))
             holder.kill()
-            until(lambda: not any(_shown(conn, name)["in_flight"] for name in CALLED))
+            wait_until(lambda: not any(_shown(conn, name)["in_flight"] for name in CALLED))
             for name in names:
                 pipes[name].go(b"o")
             names = [name for name in names if CALLED[name][1] != "NONE"]

@@ -10,10 +10,7 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 import hms
-from hms.testing import node
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIG = """
@@ -38,12 +35,6 @@ with hms.connect(sys.argv[1]) as conn, conn.session() as session:
     print("subscribed", flush=True)
     sys.stdin.read()
 """
-
-
-@pytest.fixture
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 def _rss(pid):
@@ -102,23 +93,23 @@ def _publish(address, rooms):
             producer.send_many([BODY] * BATCH)
 
 
-def test_stopped_subscribers_cost_themselves_and_nobody_else(running):
+def test_stopped_subscribers_cost_themselves_and_nobody_else(node):
     """F-E8: memory stays bounded on both sides, and the others get every message."""
-    address, counts, ready = running.address, [], threading.Semaphore(0)
+    address, counts, ready = node.address, [], threading.Semaphore(0)
     rooms = [threading.Semaphore(2) for _ in range(2)]
     with (
         _subscriber_that_never_reads(address) as idle,
         _subscriber_that_never_reads(address) as frozen,
     ):
         threads = [_start_reader(address, ready, room, counts) for room in rooms]
-        before = _rss(running.pid), _rss(idle.pid)
+        before = _rss(node.pid), _rss(idle.pid)
         frozen.send_signal(signal.SIGSTOP)
         _publish(address, rooms)
         for thread in threads:
             thread.join(WAIT_S)
         with hms.connect(address) as conn:
             dropped = [one["removed"] for one in conn.administer("subscription.list")]
-        grown = _rss(running.pid) - before[0], _rss(idle.pid) - before[1]
+        grown = _rss(node.pid) - before[0], _rss(idle.pid) - before[1]
     print(f"node +{grown[0] / MIB:.1f} MiB, stopped client +{grown[1] / MIB:.1f} MiB")
     assert counts == [BATCH * BATCHES] * 2
     assert [removed > BATCH * BATCHES / 2 for removed in dropped] == [True, True]

@@ -12,8 +12,8 @@ from hms.errors.catalogue import TransactionRolledBack, TxProtocolError
 from hms.testing import node
 from tests.support.mariadb import mariadb_server
 from tpmon import tx
-from tpmon.xa.resource_opening import close_resources
 
+pytestmark = pytest.mark.usefixtures("no_session_is_left")
 MARKS = hms.Queue("marks")
 
 
@@ -44,13 +44,6 @@ def running(server, file):
     }
     with node(config=config) as booted:
         yield booted
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address) as connection:
-        yield connection
-    close_resources()
 
 
 def mark(name):

@@ -11,7 +11,7 @@ from hms.boot.cli import main
 from hms.testing import node
 from hms.wire import branch_requests as wire
 from tests.acceptance.bank_rig import bank, move
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 from tpmon.tx.connection_place import place_of
 from tpmon.tx.coordinator_identity import identity_of
 from tpmon.xa import XA_OK, decisions
@@ -59,7 +59,7 @@ def test_a_database_that_is_away_holds_up_nobody_else(both, running):
     with hms.connect(running.address) as conn:
         gtrid = stranded(conn, both)
         assert "stranded" in {row[0] for row in both.mariadb.ask("SELECT id FROM entry")}
-        until(lambda: _waits(conn, gtrid), 30)
+        wait_until(lambda: _waits(conn, gtrid), 30)
 
         with conn.transaction(timeout_s=60):
             with hms.rm("maria").cursor() as cursor:
@@ -72,8 +72,8 @@ def test_a_database_that_is_away_holds_up_nobody_else(both, running):
             "maria": "up",
         }
         both.postgres.start()
-        until(both.is_settled, 30)
-        until(lambda: not _waits(conn, gtrid), 30)
+        wait_until(both.is_settled, 30)
+        wait_until(lambda: not _waits(conn, gtrid), 30)
         assert "stranded" in both.entries()[0]
 
 
@@ -81,18 +81,18 @@ def test_what_an_operator_decides_is_carried_out_and_told_until_it_is_forgotten(
     """A heuristic decision breaks the transaction apart, so it must not pass in silence."""
     with hms.connect(running.address) as conn:
         gtrid = stranded(conn, both)
-        until(lambda: _waits(conn, gtrid), 30)
+        wait_until(lambda: _waits(conn, gtrid), 30)
         command(running, "rollback", gtrid, "--resource", "pg", "--yes")
         assert "ordered: rollback" in _of(running, gtrid, "pg")["state"]
         both.postgres.start()
-        until(lambda: _of(running, gtrid, "pg")["state"].startswith("rolled back"), 30)
+        wait_until(lambda: _of(running, gtrid, "pg")["state"].startswith("rolled back"), 30)
 
         assert "stranded" not in both.entries()[0]
         assert "stranded" in both.entries()[1]
         assert "operator" in _of(running, gtrid, "pg")["note"]
-        until(lambda: "operator" in _waits(conn, gtrid), 30)
+        wait_until(lambda: "operator" in _waits(conn, gtrid), 30)
         command(running, "forget", gtrid, "--yes")
-        until(lambda: not _waits(conn, gtrid), 30)
+        wait_until(lambda: not _waits(conn, gtrid), 30)
 
 
 def test_a_decision_that_cannot_be_read_is_told_and_holds_up_no_other(both, running):
@@ -113,8 +113,8 @@ def test_a_decision_that_cannot_be_read_is_told_and_holds_up_no_other(both, runn
             decider.request(wire.Decide(poison, b"\xc1 this is no msgpack"))
             wanted = [decisions.Participant("maria", b"maria.1")]
             decider.request(wire.Decide(good, decisions.encode(wanted)))
-        until(lambda: "cannot be read" in _waits(conn, poison.hex()), 60)
-        until(
+        wait_until(lambda: "cannot be read" in _waits(conn, poison.hex()), 60)
+        wait_until(
             lambda: good.hex()[-20:] in {r[0] for r in both.mariadb.ask("SELECT * FROM entry")}, 60
         )
 
@@ -123,7 +123,7 @@ def test_a_decision_that_cannot_be_read_is_told_and_holds_up_no_other(both, runn
         assert poison in {xid.gtrid for xid in scan(maria)}
         assert maria.xa_rollback(decisions.xid_of(poison, b"maria.1")) == XA_OK
         command(running, "forget", poison.hex(), "--force", "--yes")
-        until(lambda: not _waits(conn, poison.hex()), 60)
+        wait_until(lambda: not _waits(conn, poison.hex()), 60)
 
 
 def _waits(conn, gtrid):

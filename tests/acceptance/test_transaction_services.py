@@ -5,17 +5,12 @@ import pytest
 import hms
 from hms.errors.catalogue import ServiceCallFailed, TransactionRolledBack, TxProtocolError
 from hms.testing import node
-from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, TRANSFERS, bank
-from tests.support.store_place import until
-from tpmon.xa.resource_opening import close_resources
+from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, TRANSFERS
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("no_session_is_left")
 
 MODULE = "tests.acceptance.bank_services"
-
-
-@pytest.fixture(scope="module")
-def both():
-    with bank() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +24,6 @@ def running(both, project_root):
     config["service"] = {"AUTO": {"AUTOTRAN": True}}
     with node(config=config) as booted:
         yield booted
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address) as connection:
-        yield connection
-    close_resources()
 
 
 def order(name, amount=3, account=1):
@@ -73,7 +61,7 @@ def test_what_called_services_did_rolls_back_with_the_caller(both, conn):
         fail()
     assert not any("s-back" in entries for entries in both.entries())
     assert "s-back" not in receipts(conn)
-    until(both.is_settled, 30)
+    wait_until(both.is_settled, 30)
 
 
 def test_a_service_that_fails_lets_the_transaction_only_roll_back(both, conn):
@@ -102,13 +90,13 @@ def test_a_server_that_dies_in_a_transaction_rolls_it_back(both, conn):
     with pytest.raises(TransactionRolledBack):
         die()
     assert not any("s-die" in entries for entries in both.entries())
-    until(both.is_settled, 30)
+    wait_until(both.is_settled, 30)
     assert both.total() == 2 * ACCOUNTS * BALANCE
 
 
 def test_a_service_begins_a_transaction_when_it_needs_one(both, conn):
     """transaction="required" outside one; and the services that it calls are part of it."""
-    until(lambda: _offers(conn, "BOTH"), 30)
+    wait_until(lambda: _offers(conn, "BOTH"), 30)
     conn.call("BOTH", order("s-own"))
 
     assert all("s-own" in entries for entries in both.entries())
@@ -170,14 +158,14 @@ def test_a_listeners_message_and_its_databases_have_one_outcome(both, conn):
             producer.send(f"s-listen{number} 1 2 {number + 1}".encode())
         producer.send(b"s-thirteen 1 2 13")
 
-    until(lambda: _entered(both, "s-listen") == 5, 60)
-    until(lambda: _count(conn, "HMS.DLQ") == 1, 60)
+    wait_until(lambda: _entered(both, "s-listen") == 5, 60)
+    wait_until(lambda: _count(conn, "HMS.DLQ") == 1, 60)
     assert _entered(both, "s-thirteen") == 0
-    until(lambda: sum(name.startswith("s-listen") for name in receipts(conn)) == 5, 30)
+    wait_until(lambda: sum(name.startswith("s-listen") for name in receipts(conn)) == 5, 30)
     assert "s-thirteen" not in receipts(conn)
     assert _count(conn, TRANSFERS) == 0
     assert both.total() == 2 * ACCOUNTS * BALANCE
-    until(both.is_settled, 30)
+    wait_until(both.is_settled, 30)
 
 
 def _entered(both, prefix):

@@ -9,31 +9,21 @@ import tpmon
 from hms.errors.catalogue import TransactionRolledBack, TxProtocolError
 from hms.testing import node
 from hms.wire.xid import Xid
-from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, bank, move
-from tests.support.store_place import until
+from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, move
+from tests.support.waiting import wait_until
 from tpmon import tx
 from tpmon.tx.connection_place import Blocking
 from tpmon.tx.coordinator_identity import identity_of
 from tpmon.xa import decisions
-from tpmon.xa.resource_opening import Definition, close_resources, make_resource
+from tpmon.xa.resource_opening import Definition, make_resource
 
-
-@pytest.fixture(scope="module")
-def both():
-    with bank() as opened:
-        yield opened
+pytestmark = pytest.mark.usefixtures("no_session_is_left")
 
 
 @pytest.fixture(scope="module")
 def running(both):
     with node(config=both.config()) as booted:
         yield booted
-
-
-@pytest.fixture(autouse=True)
-def no_session_is_left():
-    yield
-    close_resources()
 
 
 def test_a_block_commits_in_both_databases(both, conn):
@@ -83,7 +73,7 @@ def test_a_transaction_that_took_too_long_is_rolled_back(both, conn):
     def linger():
         with conn.transaction(timeout_s=0.5) as running:
             move(hms.rm, "t-late", 1, 2, 5)
-            until(lambda: running.state is tx.TX_TIMEOUT_ROLLBACK_ONLY, 10)
+            wait_until(lambda: running.state is tx.TX_TIMEOUT_ROLLBACK_ONLY, 10)
 
     with pytest.raises(TransactionRolledBack, match="longer than"):
         linger()
@@ -156,7 +146,7 @@ def test_chained_transactions_follow_one_another(both, running, monkeypatch):
         tx.tx_set_commit_return(tx.TX_COMMIT_COMPLETED)
         tpmon.tpend()
 
-    until(lambda: all("t-chain2" in entries for entries in both.entries()), 30)
+    wait_until(lambda: all("t-chain2" in entries for entries in both.entries()), 30)
 
 
 def test_an_orphan_of_this_node_is_rolled_back_and_one_of_others_is_not(both, conn):
@@ -169,7 +159,7 @@ def test_an_orphan_of_this_node_is_rolled_back_and_one_of_others_is_not(both, co
         rm.connection(xid).execute("INSERT INTO entry VALUES (%s, 0)", (f"t-orphan{number}",))
         rm.xa_end(xid)
         assert rm.xa_prepare(xid) == 0, rm.reason
-    until(lambda: both.in_doubt() == 2, 30)
+    wait_until(lambda: both.in_doubt() == 2, 30)
     for xid in others:
         assert rm.xa_rollback(xid) == 0
     rm.close_idle()
@@ -182,9 +172,9 @@ def test_recovery_goes_on_when_a_database_was_down(both, conn, running):
         kill = moving._coordinator
         kill._on_step = lambda step: step == "after decision" and both.postgres.stop(signal.SIGKILL)
     with hms.connect(running.address) as other:
-        until(lambda: _waits(other), 30)
+        wait_until(lambda: _waits(other), 30)
     both.postgres.start()
-    until(both.is_settled, 30)
+    wait_until(both.is_settled, 30)
     assert all("t-down" in entries for entries in both.entries())
     assert both.total() == 2 * ACCOUNTS * BALANCE
 

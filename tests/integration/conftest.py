@@ -1,9 +1,14 @@
-"""What integration tests share: a scripted node, a PostgreSQL server, and stores of each kind."""
+"""What integration tests share: a scripted node, a real one, a PostgreSQL server, and stores of
+each kind."""
+
+import queue
 
 import pytest
-from client_rig import fake_node
+from client_rig import WAIT_S, fake_node
 
+import hms
 from hms.history import session
+from hms.testing import node as booted
 from tests.support.postgres import postgres_server
 from tests.support.store_place import KINDS, Place
 
@@ -13,6 +18,28 @@ def node():
     """A node that answers as the test says."""
     with fake_node() as scripted:
         yield scripted
+
+
+@pytest.fixture
+def errors() -> "queue.Queue[hms.HmsError]":
+    """What the exception listener of the connection was told."""
+    return queue.Queue()
+
+
+@pytest.fixture
+def connection(node, errors):
+    """A connection to the scripted node."""
+    with hms.connect(
+        node.address, request_timeout_s=WAIT_S, exception_listener=errors.put
+    ) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def running(request):
+    """A real node with the CONFIG of the module, for all its tests."""
+    with booted(config=request.module.CONFIG) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

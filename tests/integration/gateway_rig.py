@@ -11,7 +11,7 @@ import zmq
 from hms.server.gateway import Gateway, GatewayLimits
 from hms.wire.frames import Kind, decode_envelope, frame
 from hms.wire.structures import decode_error
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 WAIT_S = 10
 FRAME_BYTES_MAX = 1 << 20
@@ -118,7 +118,7 @@ class Rig:
             stranger.send_multipart([b"", b""])
             assert receive_error(stranger).number == 1001
         seen = self.turns
-        until(lambda: self.gateway.wake() or self.turns > seen, pause_s=0.001)
+        wait_until(lambda: self.gateway.wake() or self.turns > seen, pause_s=0.001)
 
 
 def receive(client):

@@ -7,7 +7,7 @@ import threading
 import msgspec
 import pytest
 from client_frames import browsed
-from client_rig import LIMITS, WAIT_S, FakeNode, fake_node, in_thread, patient
+from client_rig import LIMITS, WAIT_S, fake_node, in_thread, patient
 
 import hms
 from hms.wire.frames import Action, Kind
@@ -22,18 +22,12 @@ from hms.wire.structures import (
     Poll,
     Recover,
 )
-from tests.support.store_place import until
-
-
-@pytest.fixture
-def connection(node: FakeNode):
-    with hms.connect(node.address, request_timeout_s=WAIT_S) as connection:
-        yield connection
+from tests.support.waiting import wait_until
 
 
 def _await_buffered(consumer: hms.Consumer, count: int) -> None:
     """Until so many messages wait in the client."""
-    until(lambda: len(consumer._prefetched.buffer) >= count, pause_s=0.001)
+    wait_until(lambda: len(consumer._prefetched.buffer) >= count, pause_s=0.001)
 
 
 def test_a_message_is_received_and_acknowledged_by_itself(connection, node):
@@ -400,7 +394,7 @@ def test_a_consumer_that_the_node_closes_says_why(connection, node):
         "consumer_closed", consumer._prefetched.number, 4001, {"kind": "queue"}
     )
     node.tell(Kind.EVENT, structures.encode(event))
-    until(lambda: consumer._prefetched.error is not None)
+    wait_until(lambda: consumer._prefetched.error is not None)
 
     with pytest.raises(hms.DestinationNotFound):
         consumer.receive(WAIT_S)

@@ -1,31 +1,17 @@
 """What a lost connection means for an application: a scripted node dies and returns."""
 
 import asyncio
-import queue
 
 import msgspec
 import pytest
-from client_rig import WAIT_S, FakeNode, fake_node, in_thread, patient, restart
+from client_rig import WAIT_S, fake_node, in_thread, patient, restart
 
 import hms
 from hms.client.core import requests
 from hms.wire import structures
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import Hello, OpenConsumer, OpenProducer, OpenSession
-from tests.support.store_place import until
-
-
-@pytest.fixture
-def errors() -> "queue.Queue[hms.HmsError]":
-    return queue.Queue()
-
-
-@pytest.fixture
-def connection(node: FakeNode, errors):
-    with hms.connect(
-        node.address, request_timeout_s=WAIT_S, exception_listener=errors.put
-    ) as connection:
-        yield connection
+from tests.support.waiting import wait_until
 
 
 def test_no_node_is_told_in_time():
@@ -212,7 +198,7 @@ def test_a_prefetched_message_is_dropped_by_the_loss(connection, node, errors):
     """F-K5: it comes again, flagged; keeping it would hand it out twice."""
     consumer = connection.session().consumer("orders")
     node.deliver((1, b"first"))
-    until(lambda: consumer._prefetched.buffer, pause_s=0.001)
+    wait_until(lambda: consumer._prefetched.buffer, pause_s=0.001)
 
     node.drop()
     errors.get(timeout=WAIT_S)

@@ -9,7 +9,7 @@ from client_rig import LIMITS, WAIT_S, FakeNode, fake_node, in_thread, patient
 import hms
 from hms.wire import frames
 from hms.wire.frames import Kind
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_schedule_whose_node_is_lost_is_in_doubt_if_it_has_left(has_left):
                 producer = connection.session().producer("orders")
             if not has_left:
                 node.drop()
-                until(lambda: not connection.is_connected)
+                wait_until(lambda: not connection.is_connected)
             ended = in_thread(lambda: producer.schedule("daily", b"report", every_s=60))
             if has_left:
                 node.wait(lambda: node.kinds(Kind.SCHEDULE))

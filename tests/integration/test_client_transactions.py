@@ -1,27 +1,13 @@
 """Transacted sessions, and what a lost connection does to them, against a scripted node."""
 
-import queue
 import threading
 
 import pytest
-from client_rig import WAIT_S, FakeNode, in_thread, restart
+from client_rig import WAIT_S, in_thread, restart
 
 import hms
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import Commit
-
-
-@pytest.fixture
-def errors() -> "queue.Queue[hms.HmsError]":
-    return queue.Queue()
-
-
-@pytest.fixture
-def connection(node: FakeNode, errors):
-    with hms.connect(
-        node.address, request_timeout_s=WAIT_S, exception_listener=errors.put
-    ) as connection:
-        yield connection
 
 
 def test_a_commit_after_lost_work_raises_and_the_next_one_works(connection, node, errors):

@@ -7,7 +7,8 @@ import pytest
 
 from hms.errors.catalogue import StoreFenced, StoreLocked
 from hms.store.database import owner
-from tests.support.store_place import SHORT, append, batch, take_over, until
+from tests.support.store_place import SHORT, append, batch, take_over
+from tests.support.waiting import wait_until
 
 TABLES = ("message", "subscription_message", "log")
 
@@ -55,7 +56,7 @@ def test_an_idle_node_notices_at_its_next_renewal_that_it_lost_the_store(tables)
             old.maintain()
 
     with pytest.raises(StoreFenced):
-        until(is_maintained)
+        wait_until(is_maintained)
 
     assert not old.needs_maintenance
     old.close()

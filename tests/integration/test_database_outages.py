@@ -10,16 +10,8 @@ from hms.errors.catalogue import DatabaseLost, DatabaseUnavailable, StoreFailed
 from hms.records import RecordType
 from hms.store.database import DatabaseSettings, open_database
 from hms.store.database.backend import Unreachable
-from tests.support.store_place import (
-    DATABASE,
-    SHORT,
-    Place,
-    append,
-    batch,
-    happened,
-    take_over,
-    until,
-)
+from tests.support.store_place import DATABASE, SHORT, Place, append, batch, happened, take_over
+from tests.support.waiting import wait_until
 
 
 class Doubtful:
@@ -99,7 +91,7 @@ def test_a_server_that_comes_back_in_time_is_waited_for(own_postgres, tmp_path):
     own_postgres.stop()
     committing = threading.Thread(target=found.commit)
     committing.start()
-    until(lambda: found.describe()["database_outage"])
+    wait_until(lambda: found.describe()["database_outage"])
     assert found.backlog_bytes > 0
 
     own_postgres.start()
@@ -141,7 +133,7 @@ def test_after_a_while_without_an_answer_new_messages_are_refused_with_the_reaso
     found._outage.failed("no route")
     assert found.sends_refused() is None
 
-    told = until(found.sends_refused)
+    told = wait_until(found.sends_refused)
 
     assert "no route" in told
     found._outage.over()
@@ -164,7 +156,7 @@ def test_a_commit_that_waits_for_the_server_ends_when_the_store_is_closed(own_po
 
     committing = threading.Thread(target=commit)
     committing.start()
-    until(lambda: found.describe()["database_outage"])
+    wait_until(lambda: found.describe()["database_outage"])
 
     found.close()
 
@@ -187,7 +179,7 @@ def test_a_server_that_does_not_sync_is_refused(own_postgres, tmp_path):
     """What it confirms would not be safe (P1)."""
     own_postgres.ask("ALTER SYSTEM SET fsync = off")
     own_postgres.ask("SELECT pg_reload_conf()")
-    until(lambda: own_postgres.ask("SHOW fsync") == [("off",)])
+    wait_until(lambda: own_postgres.ask("SHOW fsync") == [("off",)])
 
     with pytest.raises(DatabaseUnavailable, match="fsync = off"):
         Place("postgresql", tmp_path, own_postgres).open()

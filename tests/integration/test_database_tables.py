@@ -9,7 +9,8 @@ from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown
 from hms.records import RecordType
 from hms.store.database import departed_messages, upkeep
 from hms.store.interface import SegmentGoneError
-from tests.support.store_place import DATABASE, Place, append, batch, happened, numbers_in, until
+from tests.support.store_place import DATABASE, Place, append, batch, happened, numbers_in
+from tests.support.waiting import wait_until
 
 
 def test_tables_of_a_newer_version_are_refused_and_not_changed(database_place):
@@ -145,7 +146,7 @@ def test_the_history_ends_where_its_limits_are(database_place, monkeypatch):
     for number in range(20):
         append(found, batch(number, 1, b"x" * 900))
         found.commit()
-    until(lambda: _maintained(found) and database_place.count("log") <= 6)
+    wait_until(lambda: _maintained(found) and database_place.count("log") <= 6)
 
     kept = [row[0] for row in database_place.ask("SELECT lsn FROM {p}log ORDER BY lsn")]
     assert kept == list(range(found.last_lsn - len(kept) + 1, found.last_lsn + 1))
@@ -154,7 +155,7 @@ def test_the_history_ends_where_its_limits_are(database_place, monkeypatch):
     old = dataclasses.replace(DATABASE, history_age_s=3600.0)
     database_place.ask("UPDATE {p}log SET at_ms = 1000")
     found, _ = database_place.started(old)
-    until(lambda: _maintained(found) and database_place.count("log") == 1)
+    wait_until(lambda: _maintained(found) and database_place.count("log") == 1)
     found.close()
 
 

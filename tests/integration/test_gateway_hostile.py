@@ -23,7 +23,7 @@ from hms.server.logins.callers import Caller as Who
 from hms.server.peers import SUSPICIONS_MIN
 from hms.wire.frames import ENVELOPE, Kind, frame
 from tests.support import zmtp
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 __all__ = ["client", "rig"]  # the fixtures
 
@@ -356,8 +356,8 @@ def test_connections_that_never_say_hello_are_cut(scheme, tmp_path):
     ):
         rig.login(good)
         callers = _callers_of(rig)
-        until(lambda: len(callers) == 6)
-        until(lambda: _pass_time(rig, good) or len(callers) == 1)
+        wait_until(lambda: len(callers) == 6)
+        wait_until(lambda: _pass_time(rig, good) or len(callers) == 1)
 
 
 def test_connections_beyond_the_limit_are_cut_and_those_that_said_hello_stay():
@@ -369,7 +369,7 @@ def test_connections_beyond_the_limit_are_cut_and_those_that_said_hello_stay():
         key = rig.login(good)
         with _strangers(rig.endpoints[0], 100):
             callers = _callers_of(rig)
-            until(lambda: len(callers) == 34)
+            wait_until(lambda: len(callers) == 34)
             good.send_multipart(frame(Kind.SEND, b"still here", 4))
             assert rig.next_frame()[0] == key
 
@@ -379,7 +379,7 @@ def test_the_limit_of_connections_holds_for_all_addresses_together(tmp_path):
     with running(addresses=["tcp://127.0.0.1:*", f"ipc://{tmp_path}/gate"], peers_max=2) as rig:
         first, second = [listener.callers for listener in rig.gateway._listeners.values()]
         with _strangers(rig.endpoints[0], 30), _strangers(rig.endpoints[1], 30):
-            until(lambda: len(first) + len(second) == 34)
+            wait_until(lambda: len(first) + len(second) == 34)
 
 
 def test_what_is_cut_to_make_room_counts_as_gone_for_the_other_addresses():
@@ -394,13 +394,15 @@ def test_what_is_cut_to_make_room_counts_as_gone_for_the_other_addresses():
             stack.callback(callers.close)
             for _ in range(30):
                 stack.enter_context(zmtp.connect(f"tcp://127.0.0.1:{port}"))
-            until(lambda: callers._take_some() or len(callers) == 30)  # noqa: B023 - called at once
+            wait_until(lambda: callers._take_some() or len(callers) == 30)  # noqa: B023 - called at once
 
         for _ in range(3):
             for callers in everywhere:
                 callers.take_events()
 
-        until(lambda: [one.take_events() for one in everywhere] and sum(map(len, everywhere)) == 34)
+        wait_until(
+            lambda: [one.take_events() for one in everywhere] and sum(map(len, everywhere)) == 34
+        )
         assert [len(callers) for callers in everywhere] == [4, 30]
         assert sum(callers.ending for callers in everywhere) == 0
 
@@ -440,7 +442,7 @@ def test_a_connection_whose_peer_was_given_up_is_cut():
         rig.gateway.forget(rig.login(other))
         callers = _callers_of(rig)
         assert len(callers) == 2
-        until(lambda: _pass_time(rig, good) or len(callers) == 1)
+        wait_until(lambda: _pass_time(rig, good) or len(callers) == 1)
 
 
 def _is_cut(raw):
@@ -459,7 +461,7 @@ def _greeted(rig, raw):
     key = rig.next_frame()[0]
     rig.gateway.accept(key)
     peer = rig.gateway._peers.find(key)
-    until(lambda: peer.is_accepted)
+    wait_until(lambda: peer.is_accepted)
     return peer
 
 
@@ -485,7 +487,7 @@ def test_a_frame_without_end_is_cut_and_not_kept(address, has_said_hello):
         with zmtp.connect(rig.endpoints[0]) as raw:
             if has_said_hello:
                 _greeted(rig, raw)
-            until(lambda: _is_cut(raw), pause_s=0.001)
+            wait_until(lambda: _is_cut(raw), pause_s=0.001)
         good.send_multipart(frame(Kind.SEND, b"still here", 4))
         assert rig.next_frame()[0] == key
 
@@ -503,7 +505,7 @@ def test_a_frame_without_end_is_found_when_the_kernel_never_tells_of_it(
         key = rig.login(good)
         if has_said_hello:
             _greeted(rig, raw)
-        until(lambda: _is_cut(raw) or _pass_time(rig, good, 1), pause_s=0.001)
+        wait_until(lambda: _is_cut(raw) or _pass_time(rig, good, 1), pause_s=0.001)
         good.send_multipart(frame(Kind.SEND, b"still here", 4))
         assert rig.next_frame()[0] == key
 
@@ -541,7 +543,7 @@ def test_a_large_frame_that_comes_slowly_is_not_taken_for_one_without_end(addres
         for at in range(0, len(whole), 1 << 18):
             raw.sendall(whole[at : at + (1 << 18)])
             come = before + min(len(whole), at + (1 << 18))
-            until(lambda come=come: peer.caller.read_bytes() == come and not active)
+            wait_until(lambda come=come: peer.caller.read_bytes() == come and not active)
         assert len(rig.next_frame()[2]) == 1 << 20
         assert rig.gateway._peers.find(peer.key) is peer
 
@@ -597,10 +599,10 @@ def test_a_connection_that_says_nothing_is_not_looked_at():
     """The kernel tells when something comes."""
     with running() as rig, client_of(rig.endpoints[0]) as good:
         rig.login(good)
-        until(lambda: not rig.gateway._arrivals.active)
+        wait_until(lambda: not rig.gateway._arrivals.active)
         good.send_multipart(frame(Kind.SEND, b"once", 4))
         rig.next_frame()
-        until(lambda: not rig.gateway._arrivals.active)
+        wait_until(lambda: not rig.gateway._arrivals.active)
 
 
 def test_what_libzmq_holds_for_a_peer_that_does_not_read_is_bounded_in_bytes():

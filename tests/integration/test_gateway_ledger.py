@@ -9,7 +9,7 @@ from hms.server import byte_ledger
 from hms.server.byte_ledger import Ledger
 from hms.wire.frames import Kind, frame
 from tests.support import zmtp
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 MIB = 1 << 20
 
@@ -33,7 +33,7 @@ def _full(monkeypatch, unread_bytes_max=64 * MIB):
         rig.good_key = rig.login(c)
         yield rig
         c.send_multipart(frame(Kind.SEND, b"still here"))
-        until(lambda: rig.next_frame()[::2] == (rig.good_key, b"still here"))
+        wait_until(lambda: rig.next_frame()[::2] == (rig.good_key, b"still here"))
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def test_what_was_left_behind_is_dropped_before_others_are_closed(monkeypatch):
                 assert [rig.next_frame()[0] for _ in range(3)] == [gone[-1]] * 3
             rig.gateway.forget(gone[-1])
             rig.turn()
-        until(lambda: set(rig.dropped) >= set(gone[:2]))
+        wait_until(lambda: set(rig.dropped) >= set(gone[:2]))
         while not rig.lost.empty():  # as its connection was closed before it was forgotten
             assert rig.next_lost()[0] in gone
 
@@ -92,7 +92,7 @@ def test_whoever_has_more_made_for_it_than_it_reads_is_cut(monkeypatch):
     with _full(monkeypatch, unread_bytes_max=2 * MIB) as rig, _raw_peer(rig) as (raw, key):
         rig.gateway.put([(key, frame(Kind.REPLY, bytes(MIB), 2))] * 3)
         assert rig.next_lost()[0] == key
-        until(lambda: _is_at_end(raw))
+        wait_until(lambda: _is_at_end(raw))
 
 
 def test_unfinished_frames_of_many_are_counted_and_the_largest_cut(monkeypatch):
@@ -104,7 +104,7 @@ def test_unfinished_frames_of_many_are_counted_and_the_largest_cut(monkeypatch):
         whole = zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True)
         look = rig.gateway._pressure
         looked = look._look_at
-        until(lambda: look._look_at > looked)
+        wait_until(lambda: look._look_at > looked)
         for raw, _ in peers:
             raw.sendall(whole[:-1])
         keys = {key for _, key in peers}

@@ -11,7 +11,7 @@ import hms.testing
 from hms.boot.cli import main
 from hms.client.letter_rules.rules_handler import RulesHandler
 from hms.client.letter_rules.rules_table import read_table
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -43,7 +43,7 @@ def _letters(connection, queue, count):
 
         session.consumer(queue).listen(listener)
         queue_view = connection.admin.messages(f"queue:{queue}")
-        until(lambda: not queue_view.count().count, 60)
+        wait_until(lambda: not queue_view.count().count, 60)
 
 
 def _hears_another(connection):
@@ -57,7 +57,7 @@ def test_the_past_and_the_handler_agree_rule_by_rule(tmp_path):
     rules.write_text(RULES)
     with hms.testing.node(store=tmp_path / "store", config=CONFIG, nodes=2) as node:
         with hms.connect(node.address) as connection:
-            until(lambda: _hears_another(connection), 60)
+            wait_until(lambda: _hears_another(connection), 60)
             _letters(connection, "orders", 48)
             _letters(connection, "bills", 24)
             clock = {"now_s": time.monotonic, "time_ms": lambda: 0, "sleep": time.sleep}

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 from history_rig import MINUTE_MS, ORDERS, START_MS, batch, begin, write
@@ -14,35 +13,30 @@ from hms.errors.catalogue import ConnectionRefused, HistoryError
 from hms.history.minutes import minutes
 from hms.history.watch import watch
 from hms.records import Cause, RecordType, ranges
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
+CONFIG = {"hms": {"queue": {"alerts": {}}}}
 RULE = "queue:orders sent >= 50"
 
 
-@pytest.fixture(scope="module")
-def node():
-    """A node that takes alerts."""
-    with hms.testing.node(config={"hms": {"queue": {"alerts": {}}}}) as running:
-        yield running
-
-
-def taken(node):
+def taken(running):
     """The alerts that the node has, each taken once."""
-    with hms.connect(node.address) as connection, connection.session() as own:
+    with hms.connect(running.address) as connection, connection.session() as own:
         waiting = connection.administer("queue.show", {"name": "alerts"})["waiting"]
         consumer = own.consumer(hms.Queue("alerts"))
         return [json.loads(consumer.receive(timeout_s=20).body) for _ in range(waiting)]
 
 
-def test_a_watch_goes_on_where_it_was_and_raises_each_alert_once(spark, node, tmp_path):
+def test_a_watch_goes_on_where_it_was_and_raises_each_alert_once(spark, running, tmp_path):
     """Counts over a restart are those of one run, and an alarm is not told twice."""
     journal = begin(tmp_path / "store")
     given = {"checkpoint": tmp_path / "c", "rules": [RULE, "* expired > 0"], "is_once": True}
-    given |= {"address": node.address, "alert": "alerts"}
+    given |= {"address": running.address, "alert": "alerts"}
     write(journal, batch(1, 30), batch(31, 40))
     first = watch(spark, tmp_path / "store", **given)
-    one = taken(node)
+    one = taken(running)
     write(journal, batch(71, 60, at_ms=START_MS + MINUTE_MS))
     write(journal, batch(131, 10, at_ms=START_MS + 2 * MINUTE_MS))
     gone = ranges(RecordType.DISCARDED, ORDERS, START_MS + MINUTE_MS, [(1, 2)], Cause.EXPIRED)
@@ -58,11 +52,11 @@ def test_a_watch_goes_on_where_it_was_and_raises_each_alert_once(spark, node, tm
     }
     assert begun == {0: 70, 1: 60, 2: 10, 5: 50}
     assert [(a["rule"], a["count"]) for a in one] == [(RULE, 70)]
-    assert {(a["rule"], a["count"]) for a in taken(node)} == {("* expired > 0", 2), (RULE, 50)}
+    assert {(a["rule"], a["count"]) for a in taken(running)} == {("* expired > 0", 2), (RULE, 50)}
     assert (first.alerts, second.alerts, third.alerts) == (1, 2, 0)
 
 
-def test_an_alert_that_nobody_takes_is_sent_by_the_next_watch(spark, node, tmp_path):
+def test_an_alert_that_nobody_takes_is_sent_by_the_next_watch(spark, running, tmp_path):
     """The counts are there, the alert is not lost, and it is not sent twice."""
     journal = begin(tmp_path / "store")
     write(journal, batch(1, 60))
@@ -70,9 +64,9 @@ def test_an_alert_that_nobody_takes_is_sent_by_the_next_watch(spark, node, tmp_p
     given = {"checkpoint": tmp_path / "c", "rules": [RULE], "alert": "alerts", "is_once": True}
     with pytest.raises((ConnectionRefused, HistoryError)):
         watch(spark, tmp_path / "store", address="tcp://127.0.0.1:1", **given)
-    watch(spark, tmp_path / "store", address=node.address, **given)
+    watch(spark, tmp_path / "store", address=running.address, **given)
 
-    assert [alert["count"] for alert in taken(node)] == [60]
+    assert [alert["count"] for alert in taken(running)] == [60]
 
 
 def _once(call):
@@ -122,8 +116,7 @@ def test_a_watch_that_ends_within_a_batch_shows_no_traceback(spark, tmp_path, ca
     def interrupt_within(*_):
         interrupt()
         query = spark.streams.active[0]
-        while query.isActive:
-            time.sleep(0.01)
+        wait_until(lambda: not query.isActive)
         cancelled.append(True)
         spark.range(10_000).count()
 

@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import sqlite3
-import threading
-import time
 
 import msgspec
 
@@ -24,6 +22,7 @@ from hms.records import (
 from hms.store.database import DatabaseSettings, open_database
 from hms.store.journal import Journal
 from hms.wire.packed_messages import ROW, pack_messages
+from tests.support.waiting import wait_until
 
 NODE_UID = 77
 KINDS = ("journal", "sqlite", "postgresql")
@@ -124,15 +123,6 @@ def numbers_in(records):
     return [id_ - FIRST_ID for id_ in found]
 
 
-def until(is_true, timeout_s=30, pause_s=0.05):
-    """What it gives once it is true."""
-    pause, end = threading.Event(), time.monotonic() + timeout_s
-    while not (found := is_true()):
-        assert time.monotonic() < end, "it does not happen"
-        pause.wait(pause_s)
-    return found
-
-
 def take_over(place, settings=SHORT):
     """Open as soon as the lease of the present owner is over."""
 
@@ -141,4 +131,4 @@ def take_over(place, settings=SHORT):
             return place.started(settings)[0]
         return None
 
-    return until(attempt)
+    return wait_until(attempt)

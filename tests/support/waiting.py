@@ -3,22 +3,24 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import hms
 
 __all__ = ["drained", "wait_until"]
 
-PAUSE_S = 0.02
+_T = TypeVar("_T")
 DRAIN_S = 60.0
 """So long nothing may come while something is left."""
 
 
-def wait_until(is_so: Callable[[], object], timeout_s: float = 20) -> None:
-    """Return as soon as it is so; AssertionError when it is not in time."""
+def wait_until(is_so: Callable[[], _T], timeout_s: float = 30, pause_s: float = 0.02) -> _T:
+    """What it gives as soon as it is true; AssertionError when it is not in time."""
     pause, until = threading.Event(), time.monotonic() + timeout_s
-    while not is_so():
+    while not (found := is_so()):
         assert time.monotonic() < until, "it did not come to be in time"
-        pause.wait(PAUSE_S)
+        pause.wait(pause_s)
+    return found
 
 
 def drained(

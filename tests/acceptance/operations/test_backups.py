@@ -26,7 +26,7 @@ from hms.history.backups.backup_manifest import read_manifest
 from hms.history.backups.backup_restoration import restore
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 RESTORES = int(os.environ.get("HMS_RESTORES", "2"))
 SEED = int(os.environ.get("HMS_SEED", str(random.randrange(1 << 32))))
@@ -94,7 +94,7 @@ class _Traffic:
     def more(self, count):
         """Wait until so many more were sent."""
         wanted = len(self.ids) + count
-        until(lambda: self.faults or len(self.ids) >= wanted, 60)
+        wait_until(lambda: self.faults or len(self.ids) >= wanted, 60)
         assert not self.faults
 
 
@@ -150,7 +150,7 @@ def made(tmp_path_factory):
                 words = ["--rounds", 1, "--full-every", full_every]
                 command(node, "ship", "--to", folder / "shipped", *words)
         for alert in ("backup_overdue", "ship_lag"):
-            until(lambda alert=alert: f"alert {alert} begins" in node.log, 30)
+            wait_until(lambda alert=alert: f"alert {alert} begins" in node.log, 30)
         node.stop()
         yield node, folder, traffic, first
 

@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from hashlib import sha256
 
@@ -443,10 +442,8 @@ class Beside:
 
     def go_on(self):
         """Wait until both have done something more."""
-        sent, received, until = len(self.sent), len(self.received), time.monotonic() + WAIT_S
-        while len(self.sent) < sent + 5 or len(self.received) < received + 5:
-            assert time.monotonic() < until, "nothing goes on beside the operator"
-            threading.Event().wait(0.01)
+        sent, received = len(self.sent) + 5, len(self.received) + 5
+        wait_until(lambda: len(self.sent) >= sent and len(self.received) >= received, WAIT_S)
 
     def __enter__(self):
         for thread in self._threads:

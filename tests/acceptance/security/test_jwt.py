@@ -30,7 +30,6 @@ from hms.wire.frames import Kind
 from tests.support.gated import GatedNode
 from tests.support.secured import document, secured_node
 from tests.support.slapd import Authority
-from tests.support.store_place import until
 from tests.support.waiting import wait_until
 
 REPLACE = msgspec.structs.replace
@@ -514,7 +513,7 @@ def test_the_whole_way_with_a_token_that_is_renewed(keys, real):
         with suppress(hms.LoginRefused):  # it was over when the node saw it
             return hms.connect(real.address, token=token(2), exception_listener=said.append)
 
-    ended = until(soon_over)
+    ended = wait_until(soon_over)
     wait_until(lambda: any(isinstance(one, hms.LoginExpired) for one in said))
     ended.close()
 
