@@ -45,7 +45,6 @@ from hms.engine.queue.dispatch import (
 from hms.engine.queue.file_references import FileMessage
 from hms.engine.queue.file_rules import drop_overdue, drop_unnamed
 from hms.engine.queue.in_flight_view import in_flight
-from hms.engine.queue.pending_list import behind
 from hms.engine.queue.settlement import NOTHING, Return, Said
 from hms.engine.schedule import schedule_changes
 from hms.engine.schedule.due_schedules import send_due
@@ -852,13 +851,7 @@ class Engine:
         assert isinstance(place, Queue)
         is_newest_first = not is_oldest_first
         out = in_flight(self.state, place) if with_in_flight else {}
-        messages: Iterable[StoredMessage]
-        if out:
-            every = [*place.line.in_order(), *out.values()]
-            every.sort(key=place.line.entry, reverse=is_newest_first)
-            messages = behind(every, after, is_newest_first=is_newest_first)
-        else:
-            messages = place.line.page(after, is_newest_first=is_newest_first)
+        messages = place.line.page(after, out.values(), is_newest_first=is_newest_first)
         page, looked_at, has_more = _page(messages, selector, min(count_max, BROWSE_MAX))
         counts = [place.line.deliveries(m) for m in page]
         flags = [FLAG_IN_FLIGHT if m.id in out else 0 for m in page] if out else None

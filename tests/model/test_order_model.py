@@ -205,7 +205,7 @@ class OrderMachine(RuleBasedStateMachine):
         assert state.waiting_bytes == sum(q.line.size_bytes for q in state.queues.values())
         groups = [q.line.groups for q in state.queues.values() if q.line.groups is not None]
         sorted_lines = [q.line for q in state.queues.values() if q.line.sort is not None]
-        keys = sum(entry_bytes(e) for line in sorted_lines for e in line._ready._heap)
+        keys = sum(entry_bytes(e) for line in sorted_lines for e in line._ready._back)
         assert state.shares.quota_bytes == keys + sum(t.memory_bytes for t in groups)
 
     @invariant()

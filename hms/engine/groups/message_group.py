@@ -69,6 +69,11 @@ class MessageGroup:
             self.is_ending = self.is_ending and not self.out.keys().isdisjoint(self.ends)
         heapq.heappush(self._heap, entry)
 
+    def sort_anew(self, entries: list[tuple[Any, ...]]) -> None:
+        """The places in the line of all that waits are these now."""
+        heapq.heapify(entries)
+        self._heap = entries
+
     def first(self) -> StoredMessage | None:
         """What should stand; None while nothing may go out."""
         if self.is_held_up:

@@ -12,6 +12,7 @@ from hms.engine.groups.message_group import GatheredGroup, Key, MessageGroup, Or
 from hms.engine.groups.message_sort import Entry
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.consumer_view import ConsumerView
+from hms.engine.queue.ordered_entries import OrderedEntries
 from hms.wire.packed_messages import FLAG_LAST, FLAG_PART
 
 GROUPS_REMEMBERED = 10_000
@@ -47,6 +48,8 @@ class MessageGroups:
         self.gathering: GroupAssembly | None = None
         """Of a queue that gathers."""
         self.waiting_count = 0
+        self.waiting = OrderedEntries()
+        """All that waits here and belongs to a group or order, whether it stands or not."""
         self.is_woken = False
         """Something began to stand since somebody looked."""
         self.is_handing_out = False
@@ -110,7 +113,9 @@ class MessageGroups:
         self.waiting_count += 1
         if self._idle.pop(group.key, None) is not None:
             self._idle_bytes -= group.memory_bytes
-        group.add(message, mark, self._line.entry(message))
+        entry = self._line.entry(message)
+        self.waiting.add(entry)
+        group.add(message, mark, entry)
         if mark.kind == "order":
             self.clock = max(self.clock, mark.number)
         self._decide(group)
@@ -165,8 +170,12 @@ class MessageGroups:
     def _waits_no_more(self, group: MessageGroup, message: StoredMessage) -> None:
         if group.ready is message:
             self._unstand(group)
+        self._count_out(message)
+
+    def _count_out(self, message: StoredMessage) -> None:
         self._line.held_count -= 1
         self.waiting_count -= 1
+        self.waiting.remove(self._line.entry(message)[:-1])
 
     # who takes what
 
@@ -213,8 +222,7 @@ class MessageGroups:
         goes = group.with_first()
         self._unstand(group)
         for each in goes:
-            self._line.held_count -= 1
-            self.waiting_count -= 1
+            self._count_out(each)
             group.gone_out(each)
         if group.owner is None and type(group) is MessageGroup:
             group.owner = consumer
@@ -245,6 +253,21 @@ class MessageGroups:
             group.owner = None
             self._decide(group)
         self._shelves.pop(consumer, None)
+
+    def sort_anew(self) -> None:
+        """The line orders its messages by other keys now."""
+        if not self.waiting_count:
+            return
+        self._shelves.clear()
+        lists = self.gathering.groups() if self.gathering is not None else []
+        groups = [*self._groups.values(), *lists]
+        every = [self._line.entry(m) for group in groups for m in group.waiting.values()]
+        self.waiting = OrderedEntries(every)
+        for group in groups:
+            self._unstand(group)
+            if type(group) is MessageGroup:
+                group.sort_anew([self._line.entry(m) for m in group.waiting.values()])
+            self._decide(group)
 
     # for operators
 

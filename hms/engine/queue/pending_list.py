@@ -22,25 +22,13 @@ from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.delays import Delayed
 from hms.engine.queue.expiry_index import ExpiryIndex
 from hms.engine.queue.incoming import EXPIRING, FILES, HEADS, ORDERED
+from hms.engine.queue.ordered_entries import OrderedEntries, one_of_each
 from hms.engine.queue.ready_queue import ReadyQueue
 from hms.wire.id_ranges import as_ranges
 from hms.wire.packed_messages import KIND_FILE
 
 _seq = attrgetter("seq")
 _ALL = 1 << 62
-
-
-def behind(
-    messages: list[StoredMessage], after: int, *, is_newest_first: bool
-) -> list[StoredMessage]:
-    """Those behind the message with that place in the order of arrival; when it is gone, those
-    behind its place. 0: all of them."""
-    if not after:
-        return messages
-    at = next((i for i, m in enumerate(messages) if m.seq == after), -1)
-    if at >= 0:
-        return messages[at + 1 :]
-    return [m for m in messages if (m.seq < after if is_newest_first else m.seq > after)]
 
 
 class PendingList:
@@ -184,6 +172,8 @@ class PendingList:
     def sort_by(self, sort: MessageSort | None) -> None:
         """What waits is ordered by other keys from now on."""
         self._ready.sort_by(sort)
+        if self.groups is not None:
+            self.groups.sort_anew()
 
     def count_keys(self, on_memory: Callable[[int], None]) -> None:
         """Told how many bytes more, or less, the keys take by which messages are ordered."""
@@ -385,49 +375,50 @@ class PendingList:
 
     def in_order(self) -> Iterator[StoredMessage]:
         """Waiting messages in the order in which they would be taken; changes nothing."""
-        held = self.groups.held() if self.held_count and self.groups is not None else ()
-        return self._ready.in_order(held)
+        return self.page(0, is_newest_first=False) if self.held_count else self._ready.in_order()
 
     def arrivals(
         self, after: int, others: Iterable[StoredMessage], *, is_newest_first: bool
     ) -> Iterator[StoredMessage]:
         """All that waits, is held back or delayed, and those others, as they arrived: those after a
         place in that order, or before it. Nothing may come or go meanwhile."""
-        held = self.groups.held() if self.held_count and self.groups is not None else ()
-        more = [*others, *held]
+        more = list(others)
         if is_newest_first:
             more = [m for m in more if m.seq < after]
         else:
             more = [m for m in more if m.seq > after]
         more.sort(key=_seq, reverse=is_newest_first)
         runs = self._ready.arrivals(after, is_newest_first=is_newest_first)
+        grouped, is_sorted = self._grouped(), self.sort is not None
+        for each in grouped:
+            runs += each.arrivals(after, is_newest_first=is_newest_first, is_sorted=is_sorted)
         delayed = self._delayed.arrivals(after, is_newest_first=is_newest_first)
-        return heapq.merge(*runs, delayed, more, key=_seq, reverse=is_newest_first)
+        merged = heapq.merge(*runs, delayed, more, key=_seq, reverse=is_newest_first)
+        return one_of_each(merged) if grouped else merged
 
-    def page(self, after: int, *, is_newest_first: bool) -> Iterator[StoredMessage]:
-        """What waits, in order or in the opposite one, behind the message with that place in the
-        order of arrival, or behind that place when it is gone; 0: all of it. Nothing may come or go
-        meanwhile."""
-        if self.is_plain:
-            return self._ready.page(after, is_newest_first=is_newest_first)
-        messages = list(self.in_order())
-        if is_newest_first:
-            messages.reverse()
-        return iter(behind(messages, after, is_newest_first=is_newest_first))
+    def page(
+        self, after: int, others: Iterable[StoredMessage] = (), *, is_newest_first: bool
+    ) -> Iterator[StoredMessage]:
+        """What waits, and those others, in order or in the opposite one, behind the message with
+        that place in the order of arrival, or behind that place when it is gone; 0: all of it.
+        Nothing may come or go meanwhile."""
+        more = self._grouped()
+        if others:
+            more = [*more, OrderedEntries(map(self.entry, others))]
+        return self._ready.page(after, more, is_newest_first=is_newest_first)
+
+    def _grouped(self) -> Sequence[OrderedEntries]:
+        """What waits and belongs to groups and orders, where some of it does not stand."""
+        return [self.groups.waiting] if self.held_count and self.groups is not None else ()
 
     def firsts(self) -> list[StoredMessage]:
         """Of each priority the oldest that waits; of a plain line without looking at others."""
-        if self.is_plain:
-            return self._ready.firsts()
-        found: dict[int, StoredMessage] = {}
-        for message in sorted(self.in_order(), key=lambda m: m.seq):
-            found.setdefault(message.priority, message)
-        return list(found.values())
+        return self._ready.firsts(self._grouped())
 
     @property
     def is_plain(self) -> bool:
-        """Neither keys nor groups order what waits."""
-        return self.sort is None and (self.groups is None or not self.groups.waiting_count)
+        """No keys order what waits."""
+        return self.sort is None
 
     @property
     def stays_count(self) -> int:
@@ -449,7 +440,7 @@ class PendingList:
     def open_scan(self) -> ScanOrder:
         """Waiting messages in their order, kept from now on; for selectors, who have it grow."""
         if self._scan is None:
-            held = list(self.groups.held()) if self.held_count and self.groups is not None else []
+            held = [entry[-1] for grouped in self._grouped() for entry in grouped.snapshot()]
             back, run = self._ready.begun()
             self._index = {}
             self._scan = ScanOrder(self._index, self.sort, chain(held, back), run)

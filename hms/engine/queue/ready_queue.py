@@ -1,29 +1,32 @@
 """Ready queue: the order of the messages that wait at a line.
 
 Theory of operation. Messages stand in one deque per priority, in order of arrival. Those that come
-back stand in a heap beside it and are older than what follows them, so the next message is the
-smaller of the two heads. A message taken from the middle (by a selector, by expiry) is only noted
-as gone and skipped when its turn comes; so every step costs O(1) or O(log n). In a line that is
-sorted all of them stand in the heap, by their keys. What a boot found stands behind its deque in
-chunks (waiting_chunks.py), and moves up one chunk at a time.
+back stand in an order of their own beside it (ordered_entries.py) and are older than what follows
+them, so the next message is the smaller of the two heads. A message taken from the middle (by a
+selector, by expiry) is only noted as gone and skipped when its turn comes; so every step costs O(1)
+or O(log n). In a line that is sorted all of them stand in that order, by their keys. What a boot
+found stands behind its deque in chunks (waiting_chunks.py), and moves up one chunk at a time.
 """
 
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from hms.engine.groups.message_sort import Entry, MessageSort, entry_bytes
 from hms.engine.log.packed_block import PackedBlock
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.ordered_entries import LAST_PLACE, OrderedEntries, one_of_each
 from hms.engine.queue.waiting_chunks import WaitingChunks
 
 _GONE_MAX = 1024
 _GONE_BYTES_MAX, _BYTES_PER_WAITING = 1 << 16, 64
 """To sweep costs a step for each that waits: so many bytes have to go for each of them."""
 _seq = attrgetter("seq")
+_seq_of_entry = itemgetter(-2)
+_place = itemgetter(slice(-1))
 _LAST = 1 << 64
 _NONE: deque[StoredMessage] = deque(maxlen=0)
 """In place of a level where nothing ever stood; an empty deque takes 760 bytes."""
@@ -36,7 +39,7 @@ def _no_levels() -> list[deque[StoredMessage]]:
 class ReadyQueue:
     """See the module."""
 
-    __slots__ = ("_gone", "_gone_bytes", "_heap", "_later", "_levels", "_top", "on_memory", "sort")
+    __slots__ = ("_back", "_gone", "_gone_bytes", "_later", "_levels", "_top", "on_memory", "sort")
 
     def __init__(self) -> None:
         self.sort: MessageSort | None = None
@@ -47,7 +50,7 @@ class ReadyQueue:
         self._later: dict[int, WaitingChunks] = {}
         """By priority; behind all that stands in the deque of that priority."""
         self._top = -1
-        self._heap: list[Entry] = []
+        self._back = OrderedEntries()
         self._gone: set[int] = set()
         self._gone_bytes = 0
         """Of those that were noted as gone since all of these were swept; they stay in memory."""
@@ -113,16 +116,15 @@ class ReadyQueue:
             self._push(self.entry(message))
 
     def _push(self, entry: Entry) -> None:
-        heapq.heappush(self._heap, entry)
+        self._back.add(entry)
         if self.sort is not None:
             self.on_memory(entry_bytes(entry))
 
-    def _replace(self, heap: list[Entry]) -> None:
-        """The heap is made anew of these."""
+    def _replace(self, back: list[Entry]) -> None:
+        """The order of those that came back, or are sorted, is made anew of these."""
         if self.sort is not None:
-            self.on_memory(_bytes_of(heap) - _bytes_of(self._heap))
-        self._heap = heap
-        heapq.heapify(heap)
+            self.on_memory(_bytes_of(back) - _bytes_of(self._back))
+        self._back = OrderedEntries(back)
 
     def skip(self, message: StoredMessage, count: int) -> None:
         """Note that it is not here any more; sweep when most of what stands here is not, or takes
@@ -134,7 +136,7 @@ class ReadyQueue:
             len(gone) > count + _GONE_MAX
             or self._gone_bytes > _GONE_BYTES_MAX + _BYTES_PER_WAITING * count
         ):
-            self._replace([e for e in self._heap if e[-1].seq not in gone])
+            self._replace([e for e in self._back if e[-1].seq not in gone])
             for i, level in enumerate(self._levels):
                 if level:
                     self._levels[i] = deque(m for m in level if m.seq not in gone)
@@ -165,10 +167,10 @@ class ReadyQueue:
         while True:
             if self._top >= 0 and not self._levels[self._top]:
                 self._advance()
-            heap = self._heap
+            back = self._back.chunks
             level = self._levels[self._top] if self._top >= 0 else None
-            if heap and (level is None or heap[0][:2] < (-self._top, level[0].seq)):
-                entry = heapq.heappop(heap)
+            if back and (level is None or back[0][0][:2] < (-self._top, level[0].seq)):
+                entry = self._back.pop()
                 message = entry[-1]
                 if self.sort is not None:
                     self.on_memory(-entry_bytes(entry))
@@ -183,7 +185,7 @@ class ReadyQueue:
         """What stands in front, all of one priority; a run costs a third of as many single steps.
         There is one. None where they have to be looked at one by one: not all stand in their
         deques, or some are gone."""
-        if self._heap or self._gone:
+        if self._back.chunks or self._gone:
             return None
         if not self._levels[self._top]:
             self._advance()
@@ -203,7 +205,7 @@ class ReadyQueue:
 
     def sort_by(self, sort: MessageSort | None) -> None:
         """Other keys decide from now on."""
-        ordered = list(self.in_order(()))
+        ordered = list(self.in_order())
         self._replace([])
         self.sort = sort
         self._gone.clear()
@@ -211,22 +213,18 @@ class ReadyQueue:
         self._later = {}
         self._replace([self.entry(message) for message in ordered])
 
-    def in_order(self, others: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
-        """All of them and those others, in order; changes nothing."""
+    def in_order(self) -> Iterator[StoredMessage]:
+        """All of them, in order; changes nothing, and nothing may come or go meanwhile."""
         gone = self._gone
-        entries = [self.entry(m) for m in others]
-        if self.sort is not None or entries:
-            entries += [e for e in self._heap if e[-1].seq not in gone]
-            levels = [self._whole_level(priority) for priority in range(len(self._levels))]
-            entries += [self.entry(m) for each in levels for m in each if m.seq not in gone]
-            yield from [entry[-1] for entry in sorted(entries)]
+        if self.sort is not None:
+            yield from (e[-1] for e in self._back if e[-2] not in gone)
             return
         for priority in range(len(self._levels) - 1, -1, -1):
-            returned = sorted(e for e in self._heap if e[0] == -priority)
-            back = [e[-1] for e in returned if e[-1].seq not in gone]
+            returned = self._back.onwards((-priority,), (1 - priority,))
+            back = [e[-1] for e in returned if e[-2] not in gone]
             level = self._whole_level(priority)
             fresh = [m for m in level if m.seq not in gone] if gone else level
-            yield from heapq.merge(back, fresh, key=lambda m: m.seq) if back else fresh
+            yield from heapq.merge(back, fresh, key=_seq) if back else fresh
 
     def _whole_level(self, priority: int) -> Iterable[StoredMessage]:
         """All of one priority that came and never went out, as they arrived."""
@@ -242,18 +240,17 @@ class ReadyQueue:
             runs.append(list(self._levels[priority]))
             if priority in self._later:
                 runs.append(self._later[priority].begun())
-        back = (e[-1] for e in list(self._heap) if e[-1].seq not in gone)
+        back = (e[-1] for e in self._back.snapshot() if e[-2] not in gone)
         return back, (m for m in chain.from_iterable(runs) if m.seq not in gone)
 
     def arrivals(self, after: int, *, is_newest_first: bool) -> list[Iterator[StoredMessage]]:
         """Runs of all that arrived after a place in the order of arrival, or before it, each run in
-        that order; found by halving, so that a page costs what it shows. What came back stands in
-        a run of its own. Nothing may come or go meanwhile."""
-        gone, runs = self._gone, []
-        back = [e[-1] for e in self._heap if (e[-1].seq < after) is is_newest_first]
-        back = [m for m in back if m.seq != after]
-        if back:
-            runs.append(iter(sorted(back, key=_seq, reverse=is_newest_first)))
+        that order; found by halving, so that a page costs what it shows, but where keys decide the
+        order. Nothing may come or go meanwhile."""
+        gone = self._gone
+        runs = self._back.arrivals(
+            after, is_newest_first=is_newest_first, is_sorted=self.sort is not None
+        )
         for level in self._levels:
             if level and is_newest_first:
                 beyond = len(level) - bisect_left(level, after, key=_seq)
@@ -265,37 +262,63 @@ class ReadyQueue:
         ]
         return [(m for m in run if m.seq not in gone) for run in runs] if gone else runs
 
-    def page(self, after: int, *, is_newest_first: bool) -> Iterator[StoredMessage]:
-        """All in order, or in the opposite one, behind the message with that place in the order of
-        arrival; behind that place, in each priority, when it stands here no more; 0: all. Costs
-        what is taken. Not of a sorted line, and nothing may come or go meanwhile."""
-        back: dict[int, list[StoredMessage]] = {}
-        for entry in self._heap:
-            back.setdefault(-entry[0], []).append(entry[-1])
-        start = self._priority_of(after, back) if after else None
+    def page(
+        self, after: int, others: Sequence[OrderedEntries], *, is_newest_first: bool
+    ) -> Iterator[StoredMessage]:
+        """All of them and those others, of which some may be here, in order or in the opposite one,
+        behind the message with that place in the order of arrival; behind that place, in each
+        priority, when it is gone; 0: all. Costs what is taken and, where keys decide the order, to
+        find that message. Nothing may come or go meanwhile."""
+        if self.sort is not None:
+            return self._sorted_page(after, others, is_newest_first=is_newest_first)
+        return self._plain_page(after, others, is_newest_first=is_newest_first)
+
+    def _plain_page(
+        self, after: int, others: Sequence[OrderedEntries], *, is_newest_first: bool
+    ) -> Iterator[StoredMessage]:
+        start = self._priority_of(after, others) if after else None
         order = range(10) if is_newest_first else range(9, -1, -1)
         if start is not None:
             order = order[order.index(start) :]
         for priority in order:
             bound = after if start in (None, priority) else 0
-            yield from self._run(priority, bound, back, is_newest_first=is_newest_first)
+            run = self._run(priority, bound, is_newest_first=is_newest_first)
+            if others:
+                runs = [
+                    more.of_priority(priority, bound, is_newest_first=is_newest_first)
+                    for more in others
+                ]
+                run = one_of_each(heapq.merge(run, *runs, key=_seq, reverse=is_newest_first))
+            yield from run
 
-    def _run(
-        self,
-        priority: int,
-        after: int,
-        back: Mapping[int, list[StoredMessage]],
-        *,
-        is_newest_first: bool,
+    def _sorted_page(
+        self, after: int, others: Sequence[OrderedEntries], *, is_newest_first: bool
     ) -> Iterator[StoredMessage]:
-        """Those of a priority behind a place in the order of arrival, 0: all of them; back: those
-        that came back, by their priority."""
+        place = self._back.of_seq(after) if after and after not in self._gone else None
+        if after and place is None:
+            found = (more.of_seq(after) for more in others)
+            place = next((entry for entry in found if entry is not None), None)
+        gone = self._gone
+        runs: list[Iterator[Entry]] = []
+        for entries in (self._back, *others):
+            if after and place is None:
+                some = entries.beyond(after, is_newest_first=is_newest_first)
+                run = reversed(some) if is_newest_first else iter(some)
+            elif is_newest_first:
+                run = entries.backwards(LAST_PLACE if place is None else place[:-1])
+            else:
+                run = entries.onwards(() if place is None else (*place[:-2], place[-2] + 1))
+            runs.append((e for e in run if e[-2] not in gone) if entries is self._back else run)
+        if others:
+            runs = [heapq.merge(*runs, key=_place, reverse=is_newest_first)]
+        return one_of_each(entry[-1] for entry in runs[0])
+
+    def _run(self, priority: int, after: int, *, is_newest_first: bool) -> Iterator[StoredMessage]:
+        """Those of a priority behind a place in the order of arrival, 0: all of them; of a line
+        that is not sorted."""
         bound = after or (_LAST if is_newest_first else 0)
-        came = back.get(priority, [])
-        came = [m for m in came if (m.seq < bound if is_newest_first else m.seq > bound)]
-        came.sort(key=_seq, reverse=is_newest_first)
-        level = self._levels[priority]
-        runs: list[Iterator[StoredMessage]] = [iter(came)]
+        level, gone = self._levels[priority], self._gone
+        runs = [self._back.of_priority(priority, after, is_newest_first=is_newest_first)]
         if is_newest_first:
             beyond = len(level) - bisect_left(level, bound, key=_seq)
             runs.append(islice(reversed(level), beyond, None))
@@ -305,18 +328,18 @@ class ReadyQueue:
         if later is not None:
             runs.append(later.arrivals(bound, is_newest_first=is_newest_first))
         merged = heapq.merge(*runs, key=_seq, reverse=is_newest_first)
-        return (m for m in merged if m.seq not in self._gone) if self._gone else merged
+        return (m for m in merged if m.seq not in gone) if gone else merged
 
-    def _priority_of(self, seq: int, back: Mapping[int, list[StoredMessage]]) -> int | None:
-        """That of the message with this place in the order of arrival; None when it stands here no
-        more."""
-        if seq in self._gone:
-            return None
+    def _priority_of(self, seq: int, others: Sequence[OrderedEntries]) -> int | None:
+        """That of the message with this place in the order of arrival; None when it is gone."""
+        is_gone = seq in self._gone
         for priority in range(10):
-            run = self._run(priority, seq - 1, back, is_newest_first=False)
-            first = next(run, None)
-            if first is not None and first.seq == seq:
+            if any(more.has((-priority, seq)) for more in others):
                 return priority
+            if not is_gone:
+                first = next(self._run(priority, seq - 1, is_newest_first=False), None)
+                if first is not None and first.seq == seq:
+                    return priority
         return None
 
     def clear(self) -> None:
@@ -327,9 +350,15 @@ class ReadyQueue:
         self._replace([])
         self._gone.clear()
 
-    def firsts(self) -> list[StoredMessage]:
-        """Of each priority the oldest, without looking at those behind it; not of a sorted line."""
+    def firsts(self, others: Sequence[OrderedEntries]) -> list[StoredMessage]:
+        """Of each priority the oldest, of these and those others, without looking at those behind
+        it where no keys decide the order."""
         found: dict[int, StoredMessage] = {}
+        if self.sort is not None:
+            entries = chain((e for e in self._back if e[-2] not in self._gone), *others)
+            for entry in sorted(entries, key=_seq_of_entry):
+                found.setdefault(entry[-1].priority, entry[-1])
+            return list(found.values())
         for priority, level in enumerate(self._levels):
             while True:
                 while level and level[0].seq in self._gone:
@@ -337,14 +366,27 @@ class ReadyQueue:
                 if level or priority not in self._later:
                     break
                 self._move_up(priority)
-            if level:
-                found[level[0].priority] = level[0]
-        for _, seq, message in self._heap:
-            first = found.get(message.priority)
-            if seq not in self._gone and (first is None or seq < first.seq):
-                found[message.priority] = message
+            runs: list[Iterable[StoredMessage]] = [level, self._first_back(priority)]
+            runs += [more.of_priority(priority, 0, is_newest_first=False) for more in others]
+            firsts = [next(iter(run), None) for run in runs]
+            oldest = min((m for m in firsts if m is not None), key=_seq, default=None)
+            if oldest is not None:
+                found[priority] = oldest
         return list(found.values())
 
+    def _first_back(self, priority: int) -> Iterable[StoredMessage]:
+        """The first of those of a priority that came back; what is gone before it is forgotten."""
+        back, gone = self._back, self._gone
+        while back.chunks:
+            entry = next(back.onwards((-priority,), (1 - priority,)), None)
+            if entry is None:
+                break
+            if entry[-2] not in gone:
+                return (entry[-1],)
+            back.remove(entry[:-1])
+            gone.discard(entry[-2])
+        return ()
 
-def _bytes_of(heap: list[Entry]) -> int:
-    return sum([entry_bytes(entry) for entry in heap])
+
+def _bytes_of(entries: Iterable[Entry]) -> int:
+    return sum([entry_bytes(entry) for entry in entries])

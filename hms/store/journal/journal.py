@@ -425,7 +425,7 @@ class Journal:
         assert self._segment is not None
         if number != self._segment.number:
             old, first_lsn = self._segment, entries[0].lsn
-            self._spare.is_for_bulk = old.syncs <= bulk_syncs(self._segment_bytes)
+            self._preallocated.is_for_bulk = old.syncs <= bulk_syncs(self._segment_bytes)
             self._segment = self._begin_segment(number, first_lsn)
             old.seal(first_lsn)
         # Here, not behind the batch: what lies before newest_segment can be read.

@@ -516,3 +516,36 @@ def test_selectors_of_what_waited_for_room_are_asked_in_slices(tmp_path, monkeyp
     few, many = resuming(60), resuming(180)
 
     assert many <= few + 120 * 40
+
+
+@pytest.mark.parametrize("groups", [10, 1 << 30])
+@pytest.mark.parametrize("way", ["browse", "browse on", "in flight", "list"])
+def test_a_page_beside_messages_of_groups_costs_what_it_shows(tmp_path, way, groups):
+    """200,000 messages of groups were all sorted for it, 160 ms."""
+
+    def looking(count):
+        node = Node(tmp_path / str(count))
+        peer = Peer(node, 1)
+        producer = largest.fill(peer, "work", 0)
+        for n in range(1, count + 1):
+            packed = largest.pack(1, JMSXGroupID=str(n % groups))
+            peer.ask(*largest.send(producer, n, 1, packed))
+        line = node.engine.state.queues["work"].line
+        middle = next(m.seq for n, m in enumerate(line.in_order()) if n == count // 2)
+        peer.request(wire.OpenConsumer(7, 1, "queue", "work", 10))
+        assert line.tracks.waiting_count == count - 10
+        listed = {"place": "queue:work", "limit": 10, "after": middle}
+        asked = {
+            "browse": wire.Browse("work", count_max=10),
+            "browse on": wire.Browse("work", after=middle, count_max=10),
+            "in flight": wire.Browse("work", after=middle, count_max=10, is_in_flight=True),
+            "list": wire.Administer("message.list", listed),
+        }[way]
+        node.broker._lock = holds = Counted()
+        answers = node.send(peer.name, Kind.REQUEST, wire.encode(asked))
+        assert Kind.ERROR not in [envelope.kind for envelope, _ in answers]
+        return holds.most
+
+    few, many = looking(FEW), looking(MANY)
+
+    assert many <= GROWTH_MAX * few

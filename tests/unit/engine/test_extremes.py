@@ -22,7 +22,9 @@ from hms.engine.session.deduplication import SEQUENCE_MAX
 from hms.errors.catalogue import ProtocolError
 from hms.records import Cause, RecordType, moves
 from hms.records.audit import AuditEntry, audit_record, chained, decode_audit
-from hms.records.pinned import decode_pinned
+from hms.records.definitions import decode_number
+from hms.records.kept import decode_memory
+from hms.records.pinned import Pinned, decode_pinned
 from hms.server.effect_encoding import delivered_rows
 from hms.wire import frames
 from hms.wire import structures as wire
@@ -55,7 +57,7 @@ _KEPT = records.Kept(
     *(U48, U48, LAST_MS, LAST_MS, 9, 255, U32, U32),
     [records.Stay(U32, U32, U32, LAST_MS, YES, U16, U48)],
 )
-_PINNED = records.Pinned(
+_PINNED = Pinned(
     U48,
     U32,
     [
@@ -112,10 +114,10 @@ EXTREMES = [
 ]
 READERS = {
     RecordType.DEFINED: (records.decode_definition, _DEFINITION),
-    RecordType.UNDEFINED: (records.decode_number, U32),
-    RecordType.RESERVED: (records.decode_number, U48),
+    RecordType.UNDEFINED: (decode_number, U32),
+    RecordType.RESERVED: (decode_number, U48),
     RecordType.MEMORY: (
-        records.decode_memory,
+        decode_memory,
         records.Memory([_TAKEN], [(U64, U32, U32)], [BYTES]),
     ),
     RecordType.PEERS: (moves.decode_peers, _PEERS),

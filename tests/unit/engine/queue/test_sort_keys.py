@@ -50,7 +50,7 @@ def test_what_is_counted_is_what_stands_there(seed):
             line.remove(waiting.pop(dice.choice(list(waiting))))
         elif dice.random() < 0.1:
             line.sort_by(dice.choice((SORT, FALLING, None)))
-        heap = line._ready._heap if line.sort is not None else []
+        heap = line._ready._back if line.sort is not None else []
         assert counted[0] == sum(entry_bytes(entry) for entry in heap)
     line.remove_everything()
     assert counted[0] == 0

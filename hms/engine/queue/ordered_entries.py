@@ -1,0 +1,190 @@
+"""Ordered entries: places of messages in a line, in order, from any of which one can go on.
+
+They lie in chunks, so that every step costs O(log n), and a page what it shows. A heap is as fast
+to fill and to empty, but for a page all of it was sorted: 200,000 messages of groups took 160 ms.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+from hms.engine.groups.message_sort import Entry
+from hms.engine.messages import StoredMessage
+
+__all__ = ["LAST_PLACE", "OrderedEntries", "one_of_each"]
+
+LAST_PLACE: Entry = (math.inf,)
+"""Behind all of them."""
+_CHUNK = 512
+_SORTED_AT_ONCE = 8192
+_first, _seq, _message = itemgetter(0), itemgetter(-2), itemgetter(-1)
+
+
+class OrderedEntries:
+    """No two have the same place. A place is an entry without its message, or the beginning of one:
+    it stands before all that begin like it."""
+
+    __slots__ = ("_count", "chunks")
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        every = sorted(entries)
+        self.chunks = [every[at : at + _CHUNK] for at in range(0, len(every), _CHUNK)]
+        """None of them is empty."""
+        self._count = len(every)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Entry]:
+        return chain.from_iterable(self.chunks)
+
+    def add(self, entry: Entry) -> None:
+        """One more."""
+        self._count += 1
+        chunks = self.chunks
+        if not chunks or entry > chunks[-1][-1]:
+            if chunks and len(chunks[-1]) < _CHUNK:
+                chunks[-1].append(entry)
+            else:
+                chunks.append([entry])
+            return
+        at, index = self._find(entry)
+        chunk = chunks[at]
+        chunk.insert(index, entry)
+        if len(chunk) >= 2 * _CHUNK:
+            chunks[at : at + 1] = [chunk[:_CHUNK], chunk[_CHUNK:]]
+
+    def remove(self, place: Entry) -> None:
+        """One that is there leaves."""
+        at, index = self._find(place)
+        chunk = self.chunks[at]
+        assert chunk[index][: len(place)] == place, "nothing stands in that place"
+        del chunk[index]
+        self._count -= 1
+        if not chunk:
+            del self.chunks[at]
+
+    def pop(self) -> Entry:
+        """The smallest one leaves; there is one."""
+        chunks = self.chunks
+        first = chunks[0]
+        entry = first.pop(0)
+        self._count -= 1
+        if not first:
+            del chunks[0]
+        return entry
+
+    def onwards(self, place: Entry, end: Entry | None = None) -> Iterator[Entry]:
+        """Those behind a place, up to another one; nothing may come or go meanwhile."""
+        if not self.chunks:
+            return
+        first, index = self._find(place)
+        for at in range(first, len(self.chunks)):
+            chunk = self.chunks[at]
+            stop = len(chunk)
+            if end is not None and chunk[-1] > end:
+                stop = bisect_left(chunk, end)
+            for i in range(index, stop):
+                yield chunk[i]
+            if stop < len(chunk):
+                return
+            index = 0
+
+    def backwards(self, place: Entry, end: Entry | None = None) -> Iterator[Entry]:
+        """Those before a place, the largest first, down to another one; nothing may come or go
+        meanwhile."""
+        if not self.chunks:
+            return
+        first, index = self._find(place)
+        for at in range(first, -1, -1):
+            chunk = self.chunks[at]
+            stop = 0
+            if end is not None and chunk[0] < end:
+                stop = bisect_left(chunk, end)
+            for i in range(index - 1, stop - 1, -1):
+                yield chunk[i]
+            if stop:
+                return
+            index = len(self.chunks[at - 1])
+
+    def has(self, place: Entry) -> bool:
+        """Whether an entry begins like this."""
+        found = next(self.onwards(place), None)
+        return found is not None and found[: len(place)] == place
+
+    def snapshot(self) -> list[Entry]:
+        """All of them as they are now, in order."""
+        return list(chain.from_iterable(self.chunks))
+
+    # where the places are those of a line that is not sorted: -priority and seq
+
+    def of_priority(
+        self, priority: int, after: int, *, is_newest_first: bool
+    ) -> Iterator[StoredMessage]:
+        """Those of a priority behind a place in the order of arrival, 0: all of them."""
+        begin, end = (-priority,), (1 - priority,)
+        if is_newest_first:
+            run = self.backwards((-priority, after) if after else end, begin)
+        else:
+            run = self.onwards((-priority, after + 1), end)
+        return map(_message, run)
+
+    # where keys are in them, and a look at all is needed
+
+    def of_seq(self, seq: int) -> Entry | None:
+        """That of the message with this place in the order of arrival."""
+        return next((e for chunk in self.chunks for e in chunk if e[-2] == seq), None)
+
+    def beyond(self, after: int, *, is_newest_first: bool) -> list[Entry]:
+        """Those that arrived after a place in the order of arrival, or before it, in order."""
+        if is_newest_first:
+            return [e for chunk in self.chunks for e in chunk if e[-2] < after]
+        return [e for chunk in self.chunks for e in chunk if e[-2] > after]
+
+    def arrivals(
+        self, after: int, *, is_newest_first: bool, is_sorted: bool
+    ) -> list[Iterator[StoredMessage]]:
+        """Runs of the same as they arrived; is_sorted: keys are in their places."""
+        if is_sorted:
+            some = self.beyond(after, is_newest_first=is_newest_first)
+            return [_as_they_arrived(some, is_newest_first=is_newest_first)] if some else []
+        return [
+            self.of_priority(priority, after, is_newest_first=is_newest_first)
+            for priority in range(10 if self.chunks else 0)
+        ]
+
+    # inside
+
+    def _find(self, place: Any) -> tuple[int, int]:
+        """The chunk, and the index in it, of the first one that is not before a place; there is a
+        chunk."""
+        at = max(0, bisect_left(self.chunks, place, key=_first) - 1)
+        index = bisect_left(self.chunks[at], place)
+        if index == len(self.chunks[at]) and at + 1 < len(self.chunks):
+            return at + 1, 0
+        return at, index
+
+
+def _as_they_arrived(rest: list[Entry], *, is_newest_first: bool) -> Iterator[StoredMessage]:
+    """Some are found by a look at all, and only these are sorted: a page takes no more of them."""
+    while rest:
+        seqs = list(map(_seq, rest))
+        lowest, highest = min(seqs), max(seqs)
+        width = (highest - lowest + 1) * _SORTED_AT_ONCE // len(rest) + 1
+        bound = highest - width if is_newest_first else lowest + width - 1
+        some = [e for e in rest if (e[-2] > bound) is is_newest_first]
+        some.sort(key=_seq, reverse=is_newest_first)
+        yield from map(_message, some)
+        rest = [e for e in rest if (e[-2] > bound) is not is_newest_first]
+
+
+def one_of_each(messages: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
+    """Of what two sources of one order have, where each that both have stands beside itself."""
+    last = -1
+    for message in messages:
+        if message.seq != last:
+            last = message.seq
+            yield message
