@@ -12,6 +12,7 @@ from typing import Any
 from hms.engine.admin import held_places, views
 from hms.engine.admin.message_selection import find, place_of
 from hms.engine.admin.operation_slices import Progress
+from hms.engine.admin.status_view import AbandonedPass
 from hms.engine.cluster import cluster_operations as cluster_commands
 from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.forwarding import send_all_back
@@ -926,10 +927,10 @@ class Engine:
             return cluster_commands.show_forwarded(self.cluster, arguments)
         return views.operate(self.state, verb, arguments, fx)
 
-    def abandoned(self, now_ms: int) -> list[str]:
-        """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""
+    def abandoned(self, now_ms: int) -> AbandonedPass:
+        """Looks for durable subscriptions that pile messages up, and nobody receives (F-H5)."""
         self.state.at(now_ms)
-        return views.abandoned(self.state)
+        return AbandonedPass(self.state)
 
     def slow_down(self, connection: int, rate: UserRate) -> None:
         """Hold a connection to a rate from now on. One whose sends wait already goes on as it

@@ -834,7 +834,12 @@ class Broker:
     def abandoned(self) -> list[str]:
         """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""
         with self._lock:
-            return self.engine.abandoned(self._clock_ms())
+            found = self.engine.abandoned(self._clock_ms())
+        has_more = True
+        while has_more:
+            with self._lock:
+                has_more = found.go_on()
+        return found.names
 
     def _metrics(self) -> dict[str, Any]:
         """What metrics tell of the node beside its destinations."""
@@ -881,7 +886,6 @@ class Broker:
             "sends_refused": store.sends_refused(),
             "services": len(self.monitor.describe()),
             "listeners_missing": self.monitor.listeners_missing(),
-            "abandoned_subscriptions": self.engine.abandoned(self._clock_ms()),
             "alerts": [] if self._own is None else self._own.alerts.active(),
             **self._entrance.describe(),
             **self._holds.describe(),

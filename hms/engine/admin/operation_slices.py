@@ -11,6 +11,7 @@ from typing import Any
 
 from hms.engine.admin.destination_figures import FiguresPass
 from hms.engine.admin.destination_lifecycle import bury_deleted, reason_to_stay
+from hms.engine.admin.status_view import StatusPass
 from hms.engine.admin.topic_operations import (
     LISTED_MAX,
     TopicShow,
@@ -43,6 +44,7 @@ SLICED = (
     "queue.delete",
     "subscription.delete",
     "metrics.show",
+    "status",
     "topic.show",
     "transaction.commit",
     *LISTINGS,
@@ -82,15 +84,13 @@ class Progress:
         self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
         self._purged: list[Queue | Subscription] = []
         self._buries = False
-        self._shown: FiguresPass | TopicShow | None = None
+        self._shown = _shown(state, asked)
         self._work: Work | None = None
         self._listing = LISTINGS.get(asked.command.name)
         self._listed: Iterator[dict[str, Any] | None] = iter(())
         arguments, verb = asked.arguments, asked.command.name
         if isinstance(arguments, ops.ShowTopics | ops.ClearRetained) and arguments.pattern:
             self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
-        elif isinstance(arguments, ops.ShowMetrics):
-            self._shown = FiguresPass(state, arguments.names, arguments.limit)
         elif isinstance(arguments, ops.NameOne) and verb in ("queue.purge", "topic.purge"):
             target = state.destination(verb.partition(".")[0], arguments.name)
             self._purged = [target] if isinstance(target, Queue) else [*target.subscriptions]
@@ -102,8 +102,6 @@ class Progress:
                 self._purged = [queue] if self._ends else []
         elif isinstance(arguments, ops.NameBranch):
             self._work = prepared_branch(state, arguments).work
-        elif isinstance(arguments, ops.NameOne) and verb == "topic.show":
-            self._shown = TopicShow(state, arguments)
         elif self._listing is not None:
             self._listed = self._listing.rows(state, arguments)
         elif isinstance(arguments, ops.DeleteSubscription):
@@ -175,6 +173,16 @@ class Progress:
             topics = [node.topic for node in nodes if node.retained is not None]
             self.count += take_away(state, topics, Cause.CLEARED, fx)
         return len(visited) == WALKED_AT_ONCE and len(self._rows) < LISTED_MAX
+
+
+def _shown(state: State, asked: Order) -> FiguresPass | StatusPass | TopicShow | None:
+    """What looks at very much, and changes nothing."""
+    arguments, verb = asked.arguments, asked.command.name
+    if isinstance(arguments, ops.ShowMetrics):
+        return FiguresPass(state, arguments.names, arguments.limit)
+    if isinstance(arguments, ops.NameOne) and verb == "topic.show":
+        return TopicShow(state, arguments)
+    return StatusPass(state) if verb == "status" else None
 
 
 def _is_paged(queue: Queue) -> bool:

@@ -8,17 +8,18 @@ from hms.engine.admin.dead_letter_operations import DEAD_LETTER_COMMANDS
 from hms.engine.admin.destination_figures import fits_one_of
 from hms.engine.admin.destination_operations import LIFECYCLE_COMMANDS
 from hms.engine.admin.message_operations import MESSAGE_COMMANDS
+from hms.engine.admin.status_view import StatusPass
 from hms.engine.admin.topic_operations import COMMANDS
 from hms.engine.effects import Effects
 from hms.engine.groups.group_view import describe_ordering, is_gathering
-from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription, Topic
+from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.dispatch import discard
 from hms.engine.queue.in_flight_view import held_by
 from hms.engine.schedule.schedule_operations import SCHEDULE_COMMANDS, schedule_rows, soonest
 from hms.engine.session.session_objects import Consumer, Session
 from hms.engine.state import State
 from hms.engine.xa.branch_operations import COMMANDS as BRANCH_COMMANDS
-from hms.engine.xa.branch_operations import branch_rows, count_in_doubt
+from hms.engine.xa.branch_operations import branch_rows
 from hms.records import Cause
 from hms.wire import operations as ops
 
@@ -55,19 +56,6 @@ def describe_opened(consumer: Consumer) -> dict[str, Any] | None:
     if isinstance(place, Queue):
         return {"is_gathering": True} if is_gathering(place) else None
     return {"topic": place.pattern.text, "life_ms": place.definition.life_ms}
-
-
-def abandoned(state: State) -> list[str]:
-    """Durable subscriptions for which messages have waited too long, and nobody receives (F-H5)."""
-    found = []
-    until_ms = state.now_ms - state.settings.abandoned_after_ms
-    for place in state.places.values():
-        is_away = isinstance(place, Subscription) and place.queue is None and not place.consumers
-        if is_away and place.line.waiting_count:
-            first = next(place.line.in_order())
-            if first.timestamp_ms <= until_ms:
-                found.append(f"{place.name} ({place.line.waiting_count} messages)")
-    return found
 
 
 def _describe_line(place: Queue | Subscription) -> dict[str, Any]:
@@ -120,19 +108,10 @@ def describe_subscription(subscription: Subscription) -> dict[str, Any]:
 
 
 def _status(state: State, _: ops.Nothing, __: Effects) -> dict[str, Any]:
-    places = [p for p in state.places.values() if p.kind not in ("retained", SCHEDULED)]
-    return {
-        "connections": len(state.connections),
-        "sessions": state.sessions_open,
-        "queues": len(state.queues),
-        "topics": len(state.topics),
-        "retained": state.space.retained.count,
-        **count_in_doubt(state),
-        "waiting": sum(p.line.waiting_count for p in places),
-        "in_flight": sum(p.line.out_count for p in places),
-        "waiting_bytes": state.waiting_bytes,
-        "max_memory_bytes": state.settings.memory_bytes_max,
-    }
+    shown = StatusPass(state)
+    while shown.go_on():
+        pass
+    return shown.answer()
 
 
 def _queues(state: State, asked: ops.ListDestinations) -> Rows:

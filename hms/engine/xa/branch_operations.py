@@ -42,7 +42,7 @@ def count_in_doubt(state: State) -> dict[str, Any]:
     return {
         "branches_in_doubt": len(prepared),
         "branches_heuristic": len(in_doubt) - len(prepared),
-        "decisions": len(state.decisions.decided.keys() - {IDENTITY}),
+        "decisions": len(state.decisions.decided) - (IDENTITY in state.decisions.decided),
     }
 
 
