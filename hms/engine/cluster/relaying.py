@@ -27,8 +27,9 @@ from hms.engine.queue.dispatch import discard
 from hms.engine.queue.incoming import EXPIRING
 from hms.engine.state import State
 from hms.engine.topic import Scheme
+from hms.engine.topic.choices import Group
 from hms.engine.topic.publication import add_to
-from hms.engine.topic.recipients import NOTHING_KNOWN, Chosen, Group, Known
+from hms.engine.topic.recipients import NOTHING_KNOWN, Chosen, Known
 from hms.engine.topic.spreading import begin_spread, give_now, is_large
 from hms.engine.topic.spreads import Part
 from hms.errors.tree import HmsError

@@ -322,9 +322,11 @@ class Subscription(Place):
     def look(self) -> None:
         """Learn whether it is as most are, by any sender at any time: of 65,000 the others are
         looked at then."""
-        is_limited = self.selector or self.is_no_local or self.ends_at_ms or self.queue
+        is_limited = self.is_no_local or self.ends_at_ms or self.queue
         is_unlike = self.is_proxy or self.pattern.is_wildcard or self.wants is Wants.REQUEST
-        self.is_usual = not (is_limited or is_unlike)
+        self.is_special = bool(is_limited or is_unlike)
+        """For more than its selector."""
+        self.is_usual = not (self.is_special or self.selector)
 
     @property
     def memory_bytes(self) -> int:

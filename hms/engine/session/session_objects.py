@@ -214,8 +214,8 @@ class Producer:
         """What it takes in memory at most, once it is counted."""
         self.answers: Answers | None = None
         """What selectors say of the send that comes next."""
-        self.has_looked = False
-        """Its audience was found for the send that comes next."""
+        self.looks = 0
+        """So many slices of its audience were made for the send that comes next."""
 
     @property
     def key(self) -> tuple[str, str]:

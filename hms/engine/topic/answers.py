@@ -15,7 +15,8 @@ from collections.abc import Container, Sequence
 from hms.engine.messages import StoredMessage
 from hms.engine.selector.selector_cost import Price
 from hms.engine.selector.selector_fields import selector_view
-from hms.engine.topic.recipients import Audience, Choice, Known
+from hms.engine.topic.choices import Choice
+from hms.engine.topic.recipients import Audience, Known
 
 __all__ = ["Answers"]
 

@@ -24,7 +24,8 @@ from hms.engine.session.session_objects import PendingBatch, Producer
 from hms.engine.state import State
 from hms.engine.topic import Delivery, TopicNode
 from hms.engine.topic.audience import retained_at, room_in, takes_all
-from hms.engine.topic.recipients import NOTHING_KNOWN, Audience, Group, Known
+from hms.engine.topic.choices import Group
+from hms.engine.topic.recipients import NOTHING_KNOWN, Audience, Known
 from hms.engine.topic.retention import publisher_mark, retain
 from hms.engine.topic.spreading import begin_spread, delay, is_large
 from hms.engine.topic.spreads import Part

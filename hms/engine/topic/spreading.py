@@ -15,6 +15,10 @@ SPREAD_MIN = 2048
 """What no more subscriptions get is theirs at once."""
 SPREAD_AT_ONCE = 2048
 """Steps: 5 ms."""
+PREPARED_AT_ONCE = 2048
+"""Selectors that an audience is made of: 10 ms."""
+LOOKS_MAX = 80
+"""So many slices of an audience are made before a publication at most."""
 STEPS_AT_ONCE = 8192
 """What takes no more steps is put into all its lines at once, where there are not so many."""
 
@@ -81,12 +85,17 @@ def send_some(state: State, producer: Producer, fx: Effects) -> bool:
         spread_some(state, fx)
         return bool(state.spreads)
     space = state.space
-    if producer.has_looked or space.has_audience(producer.topic, state.now_ms):
-        producer.has_looked = False  # subscriptions may come faster than it does
-        return False
+    looks, producer.looks = producer.looks, 0
+    if looks > LOOKS_MAX or space.has_audience(producer.topic, state.now_ms):
+        return False  # subscriptions may come faster than it does
+    if space.prepare_some(producer.topic, state.now_ms, PREPARED_AT_ONCE):
+        producer.looks = looks + 1
+        return True
     audience = space.audience(producer.topic, state.now_ms)
-    producer.has_looked = len(audience.subscriptions) > SPREAD_MIN
-    return producer.has_looked
+    if len(audience.subscriptions) <= SPREAD_MIN:
+        return False
+    producer.looks = LOOKS_MAX + 1
+    return True
 
 
 def give_now(state: State, subscription: Queue | Subscription) -> None:

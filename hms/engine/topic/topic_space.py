@@ -7,6 +7,7 @@ that nobody ever reads.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from hms.engine.admin.counters import Totals
 from hms.engine.flow.shares import NO_OWNER, Shares
@@ -29,6 +30,7 @@ from hms.engine.topic import (
     is_given,
     join_topic,
 )
+from hms.engine.topic.choices import Choices
 from hms.engine.topic.delivery_mode import NON_PERSISTENT_DEFAULT, PERSISTENT_DEFAULT
 from hms.engine.topic.recipients import Audience
 from hms.engine.topic.topic_strings import refused
@@ -41,6 +43,8 @@ _SHOWN = 255
 STILL_MS, STILL_TRIES = 500, 10_000
 AUDIENCE_ENTRIES_MAX = 200_000
 """So many subscriptions, counted for each topic that they are found for, are kept at hand."""
+DRAFTS_MAX, DRAFT_LIFE_MS = 8, 5000
+"""Audiences that are made in slices: so many, each for so long since its last slice."""
 CHARACTERS_PER_ENTRY = 100
 """So many of a topic string count as one."""
 
@@ -85,6 +89,8 @@ class TopicSpace:
         self._audience_entries = 0
         self._last_audience: Audience | None = None
         """Where many topics have the same subscriptions, all of them have one audience."""
+        self._drafts: dict[str, tuple[Choices, int]] = {}
+        """What slices have found for audiences that are not complete, by topic, and when."""
         self._redefined_count = 0
         self.still: Still | None = None
         """A commit for which subscriptions are not to change."""
@@ -177,35 +183,72 @@ class TopicSpace:
         """Who gets what comes now on a topic; the same as before until a subscription changes."""
         found = self._audiences.get(topic)
         if found is None or now_ms >= found.until_ms:
-            matching = self.index.match(topic)
-            wanting = [s for s in matching if s.is_usual or _wants_now(s, now_ms)]
+            wanting = self._wanting(topic, now_ms)
             found = self._found(wanting, topic)
             self._audience_entries += 1 + len(topic) // CHARACTERS_PER_ENTRY
             if found is not self._last_audience:
                 self._last_audience = found
-                self._audience_entries += len(matching)
+                self._audience_entries += len(wanting)
             if self._audience_entries > AUDIENCE_ENTRIES_MAX:
                 self._audiences.clear()
                 self._audience_entries = 0
             self._audiences[topic] = found
         return found
 
-    def _found(self, wanting: list[Subscription], topic: str) -> Audience:
-        """The audience of these; the last one, when it is the same."""
-        withheld = list[Subscription]()
-        if self.authority is not None:
-            withheld = [s for s in wanting if not self.is_allowed(s, topic)]
-            hidden = set(withheld)
-            wanting = [s for s in wanting if s not in hidden] if hidden else wanting
+    def prepare_some(self, topic: str, now_ms: int, steps: int) -> bool:
+        """So many selectors of what audience() will find, where there are more; whether it has to
+        come again."""
+        if self.selecting_count <= steps:
+            return False
+        wanting, withheld = self._allowed(self._wanting(topic, now_ms), topic)
+        if self._is_last(wanting, withheld):
+            return False
+        selecting = [s for s in wanting if s.selector is not None]
+        choices = self._choices_for(topic, len(selecting))
+        has_more = choices.turn_into(selecting, steps)
+        self._drafts[topic] = choices, now_ms
+        if len(self._drafts) > DRAFTS_MAX:
+            del self._drafts[next(iter(self._drafts))]
+        return has_more
+
+    def _wanting(self, topic: str, now_ms: int) -> list[Subscription]:
+        return [s for s in self.index.match(topic) if not s.is_special or _wants_now(s, now_ms)]
+
+    def _choices_for(self, topic: str, count: int) -> Choices:
+        """What the choices of so many on a topic are made from."""
+        draft, last = self._drafts.pop(topic, None), self._last_audience
+        if draft is not None:
+            return draft[0]
+        if last is None or not last.selecting.is_near(count):
+            return Choices()
+        return last.selecting.copy()
+
+    def _allowed(
+        self, wanting: list[Subscription], topic: str
+    ) -> tuple[list[Subscription], list[Subscription]]:
+        """Those that may have what comes on a topic, and the others."""
+        if self.authority is None:
+            return wanting, []
+        withheld = [s for s in wanting if not self.is_allowed(s, topic)]
+        hidden = set(withheld)
+        return [s for s in wanting if s not in hidden] if hidden else wanting, withheld
+
+    def _is_last(self, wanting: list[Subscription], withheld: list[Subscription]) -> bool:
+        """Whether the last audience is that of these."""
         last = self._last_audience
-        if (
+        return (
             last is not None
             and last.redefined_count == self._redefined_count
             and last.subscriptions == wanting
             and last.withheld == withheld
-        ):
-            return last
-        found = Audience(wanting)
+        )
+
+    def _found(self, wanting: list[Subscription], topic: str) -> Audience:
+        """The audience of these; the last one, when it is the same."""
+        wanting, withheld = self._allowed(wanting, topic)
+        if self._last_audience is not None and self._is_last(wanting, withheld):
+            return self._last_audience
+        found = Audience(wanting, partial(self._choices_for, topic))
         found.withheld, found.redefined_count = withheld, self._redefined_count
         return found
 
@@ -319,6 +362,9 @@ class TopicSpace:
 
     def prune(self, now_ms: int) -> list[str]:
         """Take away the topics that nothing has used for their life."""
+        for topic, (_, at_ms) in [*self._drafts.items()]:
+            if now_ms - at_ms > DRAFT_LIFE_MS:
+                del self._drafts[topic]
         return self.tree.prune(now_ms - self._settings.topic_life_ms)
 
 

@@ -580,3 +580,32 @@ def test_a_status_costs_no_more_where_there_are_many_queues_or_subscriptions(tmp
     few, many = asking(100), asking(400)
 
     assert many <= GROWTH_MAX * few
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_selectors_that_are_not_alike_are_learned_in_slices_and_once(
+    tmp_path, monkeypatch, is_first
+):
+    """20,000 were learned anew under one hold whenever one of them had changed, 70 to 116 ms."""
+    monkeypatch.setattr(spreading, "PREPARED_AT_ONCE", 20 if is_first else 10_000)
+
+    def publishing(selectors):
+        node = Node(tmp_path / str(selectors))
+        peer = Peer(node, 1)
+        for handle in range(100, 100 + selectors):
+            peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 0, selector=f"a = {handle}"))
+        producer = largest.fill(peer, "news", 0, kind="topic")
+        if not is_first:
+            peer.ask(*largest.send(producer, 1, 1, largest.pack(1, a=0)))
+            peer.request(wire.CloseConsumer(150))
+            peer.request(wire.OpenConsumer(150, 1, "topic", "news", 0, selector="a = 150 OR a = 7"))
+        node.broker._lock = holds = Counted()
+        node.send(peer.name, *largest.send(producer, 2, 1, largest.pack(1, a=150)))
+        places = node.engine.state.space.subscriptions.values()
+        assert [p.line.waiting_count for p in places if "150" in p.definition.selector] == [1]
+        assert sum(place.line.waiting_count for place in places) == 1
+        return holds.most
+
+    few, many = publishing(100), publishing(300)
+
+    assert many <= few + 200 * CALLS_PER_SUBSCRIPTION

@@ -10,6 +10,7 @@ from hms.engine.queue.destinations import Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.equality import equality_of
 from hms.engine.selector.selector_fields import ADDED, NAMES, checked_selector, selector_view
+from hms.engine.topic.choices import Choices
 from hms.engine.topic.recipients import Audience
 from hms.errors.catalogue import SelectorSyntaxError
 from hms.records import Definition
@@ -73,6 +74,37 @@ def test_the_audience_chooses_what_each_selector_chooses_alone(texts, properties
     audience = Audience(subscriptions)
     assert audience.choose(messages) == expected
     assert audience.choose(messages) == expected, "a second batch finds nothing of the first"
+
+
+def places(audience):
+    """Of the tables of its selectors."""
+    return {name: table.keys() for name, table in audience.selecting.tables.items()}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), TEXTS), max_size=12), st.integers(1, 4), MESSAGES)
+def test_an_audience_made_from_the_last_one_is_as_one_made_anew(changes, steps, properties):
+    """What changed is worked in, in slices; what the last one has stays as it was."""
+    messages = [message(i, one) for i, one in enumerate(properties, start=1)]
+    there, choices, before = {}, Choices(), []
+    for number, text in changes:
+        there.pop(number, None)
+        if text:
+            there[number] = subscription(number, text)
+        wanted = [there[each] for each in sorted(there)]
+        choices = choices.copy()
+        while choices.turn_into(wanted, steps):
+            pass
+        audience = Audience(wanted, lambda _, made=choices: made)
+        before.append((audience, audience.choose(messages)))
+
+        anew = Audience(wanted)
+        assert audience.choose(messages) == anew.choose(messages)
+        assert audience.price_of(3, 100) == anew.price_of(3, 100)
+        assert audience.names == anew.names
+        assert audience.choices.keys() == anew.choices.keys()
+        assert places(audience) == places(anew)
+    for audience, chosen in before:
+        assert audience.choose(messages) == chosen
 
 
 def test_only_those_are_asked_whom_a_message_can_fit(monkeypatch):
