@@ -5,9 +5,12 @@ import grp
 import logging
 import os
 import pwd
+from collections import deque
 from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from hms.boot.audit_checks import AuditChecks, verify_command
 from hms.boot.entries import Config, Listener, Node
 from hms.boot.policy_sharing import PolicySharing
 from hms.boot.resume_keys import resume_keys
@@ -16,6 +19,7 @@ from hms.boot.watched_files import stamp_of
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import SecurityFileError
+from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.entrance import Change
 from hms.server.logins.auditing import Auditing
@@ -25,10 +29,13 @@ from hms.server.logins.identities import Identities
 from hms.server.logins.live_changes import LiveChanges
 from hms.server.logins.login_gate import LoginGate
 from hms.server.logins.login_workers import LoginWorkers
+from hms.server.logins.outside_logins import WORKERS as OUTSIDE_WORKERS
 from hms.server.logins.outside_logins import OutsideLogins, make_authenticators
 from hms.server.logins.passwords import hash_password
+from hms.server.logins.plain_policy import plain_policy
 from hms.server.logins.resume_tokens import ResumeTokens
-from hms.server.logins.security_document import SecurityDocument
+from hms.server.logins.security_document import SecurityDocument, SecuritySettings, differences
+from hms.server.node_operations import Later
 from hms.server.service_monitor import ServiceMonitor
 
 __all__ = ["Securing", "make_securing"]
@@ -37,7 +44,8 @@ log = logging.getLogger("hms.security")
 
 
 class Securing:
-    """What a secured node has more than an open one. caller_of: as LoginGate."""
+    """What a secured node has more than an open one. caller_of: as LoginGate; verify: the command
+    that verifies its audit."""
 
     def __init__(
         self,
@@ -48,8 +56,10 @@ class Securing:
         monitor: ServiceMonitor,
         caller_of: Callable[[Hashable], Caller | None],
         clock_ms: Callable[[], int],
+        verify: Sequence[str] = (),
     ) -> None:
         self._clock_ms = clock_ms
+        self._audits = AuditChecks(node.name, verify, engine.cluster)
         self._path = path
         self._listeners = listeners
         self._node = node
@@ -57,6 +67,8 @@ class Securing:
         self._monitor = monitor
         self._caller_of = caller_of
         self._seen = stamp_of(path)
+        self._asked: deque[tuple[str, Later]] = deque()
+        """What operators have asked of it since the last look."""
         self._unmarked: tuple[int, int, int] | None = None
         self._rejected = ""
         self._document = load_security(path)
@@ -76,6 +88,7 @@ class Securing:
             settings.login_queue_max,
             settings.fail_delay_ms,
         )
+        self._dummy = _dummy_hash(self._document)
         self._auditing = Auditing(engine.state.audit)
         self.gate: LoginGate
         self._changes: LiveChanges
@@ -98,9 +111,10 @@ class Securing:
             self._workers,
             ResumeTokens(self._resume_keys(), self._document.security.resume_s),
             self._caller_of,
-            _dummy_hash(self._document),
+            self._dummy,
             self._auditing,
             outside=self._outside,
+            keeper=self,
         )
         self.gate.renewed = self._changes.renew
         self._engine.obey(self.gate)
@@ -123,20 +137,67 @@ class Securing:
             self._change(lambda fx, now_ms: self._auditing.flush(now_ms, fx))
         if self._sharing is not None:
             self._sharing.look(self._document, self._change)
+        self._audits.look(self._clock_ms(), self._change, self._answer)
+        asked = [self._asked.popleft() for _ in range(len(self._asked))]
+        reloads = [later for verb, later in asked if verb == "security.reload"]
         stamp = stamp_of(self._path)
-        if stamp == self._seen:
-            return
+        if reloads or stamp != self._seen:
+            said = self._read(stamp, is_whole=bool(reloads))
+            for later in reloads:
+                self._answer(later, said)
+        for verb, later in asked:
+            if verb == "security.show":
+                self._answer(later, self._shown())
+
+    def show(self) -> Later:
+        """What holds, at the next look; under the engine's lock."""
+        return self._later("security.show")
+
+    def reload(self) -> Later:
+        """The file is read at the next look, changed or not: who asks says that it is whole."""
+        return self._later("security.reload")
+
+    def verify_audits(self) -> Later:
+        """Each node of the cluster verifies its audit; under the engine's lock."""
+        return self._audits.begin()
+
+    def _later(self, verb: str) -> Later:
+        later = Later()
+        self._asked.append((verb, later))
+        return later
+
+    def _answer(self, later: Later, said: dict[str, Any] | HmsError) -> None:
+        known = self._engine.state.connections
+        self._change(lambda fx, now_ms: later.answer(said, known, now_ms, fx))
+
+    def _shown(self) -> dict[str, Any]:
+        found = plain_policy(self._document)
+        return {"version": self._document.version, "policy": found, "rejected": self.rejected()}
+
+    def _read(self, stamp: tuple[int, int, int], *, is_whole: bool) -> dict[str, Any] | HmsError:
+        """Take over what the file says; what became of it. is_whole: nobody is writing it."""
+        before = self._document
+        said: dict[str, Any] | HmsError = {}
         try:
             document, is_marked = read_marked(self._path)
-            if not is_marked and stamp != self._unmarked:
+            if not (is_marked or is_whole) and stamp != self._unmarked:
                 self._unmarked = stamp  # somebody may still be writing it: when it is so again
-                return
-            self.take_over(document)
+                return {}
+            closed = 0
+            if document != before:
+                closed = self.take_over(document)
+            elif is_whole:  # certificates and secrets of directories may be other ones
+                self._outside.replace(make_authenticators(document, self._path.parent))
+            changed = differences(before, document)
+            about = {"version": document.version, "before": before.version}
+            said = {**about, "changed": changed, "closed": closed}
             self._rejected = ""
-        except SecurityFileError as error:
+        except HmsError as error:
             self._rejected = str(error)
             log.error("not taken over, what held before holds: %s", error)  # noqa: TRY400 - it says all
+            said = error.with_traceback(None)
         self._seen = stamp
+        return said
 
     def rejected(self) -> str:
         """Why a newer policy, of the file or of another node, does not hold; "" when it does."""
@@ -165,31 +226,44 @@ class Securing:
         """A listener shows another key."""
         self._change(lambda fx, now_ms: self._auditing.key_changed(listener, key, now_ms, fx))
 
-    def take_over(self, document: SecurityDocument) -> None:
-        """A newer version of the document holds from now on."""
+    def take_over(self, document: SecurityDocument) -> int:
+        """A newer version of the document holds from now on; how much of what was open is
+        closed."""
         if document.version < self._document.version:
             said = (
                 f"{self._path}: version {document.version} is older than {self._document.version}"
             )
             raise SecurityFileError(report=said)
+        if _cost_of(document) != _cost_of(self._document):
+            self._dummy = _dummy_hash(document)
         if _outside_of(document) != _outside_of(self._document):
             self._outside.replace(make_authenticators(document, self._path.parent))
         before, self._document = self._document, document
+        self._size(document.security)
         identities = self._identities(document)
+        closed = 0
 
         def change(fx: Effects, now_ms: int) -> None:
-            self.gate.identities = identities
+            nonlocal closed
+            self.gate.obey(identities, self._dummy)
             closed = self._changes.apply(identities, now_ms, fx)
             said = "policy version %d holds; %d connections, consumers and services were closed"
             self._auditing.changed(before, document, closed, now_ms, fx)
             log.info(said, document.version, closed)
 
         self._change(change)
+        return closed
+
+    def _size(self, settings: SecuritySettings) -> None:
+        queue_max, delay_ms = settings.login_queue_max, settings.fail_delay_ms
+        self._workers.change(settings.login_workers, queue_max, delay_ms)
+        self._outside.workers.change(OUTSIDE_WORKERS, queue_max, delay_ms)
 
     def close(self) -> None:
         """No more logins."""
         self._workers.close()
         self._outside.workers.close()
+        self._audits.close()
 
     def known_keys(self) -> Container[str]:
         """The client keys that are let in; from the main thread."""
@@ -214,18 +288,24 @@ def make_securing(
     """The security of a node; None when it is open."""
     if node.security is None:
         return None
-    return Securing(node.security, config.listeners, node, engine, monitor, caller_of, clock_ms)
+    about = node, engine, monitor, caller_of, clock_ms
+    return Securing(node.security, config.listeners, *about, verify_command(config, node))
 
 
 def _dummy_hash(document: SecurityDocument) -> str:
     """What the passwords of unknown users are compared with, as costly as those of users."""
-    stored = [user.password for user in document.user.values() if user.password]
-    if not stored:
+    cost = _cost_of(document)
+    if not cost:
         return ""
-    costs = dict(part.split("=") for part in max(stored).split("$")[3].split(","))
-    return hash_password(
-        os.urandom(16).hex(), time_cost=int(costs["t"]), memory_kib=int(costs["m"])
-    )
+    return hash_password(os.urandom(16).hex(), time_cost=cost[0], memory_kib=cost[1])
+
+
+def _cost_of(document: SecurityDocument) -> tuple[int, int] | None:
+    """Passes and KiB of the dearest password; None without any."""
+    stored = {user.password.split("$")[3] for user in document.user.values() if user.password}
+    found = [dict(part.split("=") for part in one.split(",")) for one in stored]
+    costs = [(int(one["t"]), int(one["m"])) for one in found]
+    return max(costs, key=lambda one: one[0] * one[1], default=None)
 
 
 def _outside_of(document: SecurityDocument) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ import json
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -111,10 +111,10 @@ def replace_security(path: Path, document: SecurityDocument) -> None:
             save_security(path, document)
 
 
-def security_text(document: SecurityDocument) -> str:
-    """The document as TOML."""
+def security_text(document: SecurityDocument, notes: Sequence[str] = ()) -> str:
+    """The document as TOML. notes: comments above it."""
     plain: dict[str, Any] = msgspec.to_builtins(document, builtin_types=(datetime,))
-    lines = [f"version = {document.version}"]
+    lines = [*(f"# {one}" for one in notes), f"version = {document.version}"]
     if document.changed_by:
         lines.append(f"changed_by = {_value(document.changed_by)}")
     if document.domain_password:

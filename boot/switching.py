@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from hms.boot.entries import Node
 from hms.boot.standby import Taken
-from hms.engine.effects import Effects, Refusal, Reply
 from hms.errors.catalogue import NodeStopping, SwitchoverRefused
 from hms.errors.tree import HmsError
 from hms.server.broker import Broker
@@ -118,14 +117,5 @@ class Switching:
         return SwitchoverRefused(node=self._node.name, to=to, detail=detail)
 
     def _answer(self, later: Later, said: dict[str, Any] | HmsError) -> None:
-        def answer(fx: Effects, now_ms: int) -> None:
-            for connection, correlation, audit in later.asked:
-                if connection not in self._broker.engine.state.connections:
-                    continue
-                if isinstance(said, HmsError):
-                    audit(said.number or 0, now_ms, fx)
-                    fx.out.append(Refusal(connection, correlation, said))
-                else:
-                    fx.out.append(Reply(connection, correlation, said))
-
-        self._broker.command(answer)
+        known = self._broker.engine.state.connections
+        self._broker.command(lambda fx, now_ms: later.answer(said, known, now_ms, fx))

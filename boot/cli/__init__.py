@@ -91,8 +91,11 @@ main = LazyGroup(
         ),
         "user": ("hms.boot.cli.users:user", "Users of a secured node: add, change, delete …"),
         "role": ("hms.boot.cli.roles:role", "Roles: create, delete, list, show."),
-        "permission": ("hms.boot.cli.roles:permission", "Permissions: grant, revoke, list, check."),
-        "security": ("hms.boot.cli.roles:security", "The security file of a node: check."),
+        "permission": ("hms.boot.cli.roles:permission", "Permissions: grant, check, matrix …"),
+        "security": (
+            "hms.boot.cli.roles:security",
+            "The security file of a node: check, reload, diff …",
+        ),
         "audit": (
             "hms.boot.cli.audit:audit",
             "Who ordered what: list, show, verify …",

@@ -56,10 +56,26 @@ def show(target: Target, number: int) -> None:
 
 @audit.command()
 @target_options
-@click.option("--anchor", "given", help="NUMBER:HASH that hms audit anchor has printed.")
-def verify(target: Target, given: str | None) -> None:
+@click.option(
+    "--anchor",
+    "anchors",
+    multiple=True,
+    metavar="NUMBER:HASH",
+    help="What hms audit anchor has printed; may be given several times.",
+)
+@click.option("--cluster", "is_cluster", is_flag=True, help="Have each node verify its own.")
+def verify(target: Target, anchors: tuple[str, ...], is_cluster: bool) -> None:
     """Whether no record was changed, left out or moved; exit code 4 names the first that was, 3
-    says that the store is older than the anchor."""
+    says that the store is older than the anchor.
+
+    With --cluster the running node asks all others, over their links. Each verifies its own audit,
+    also beside what the others remember of it. Exit code 1 when one does not answer.
+    """
+    if is_cluster:
+        if anchors:
+            raise click.UsageError("--anchor is of one node: give it without --cluster")
+        _verify_all(target)
+        return
     entries: list[AuditEntry] = []
     try:
         entries.extend(_entries(target))
@@ -71,24 +87,55 @@ def verify(target: Target, given: str | None) -> None:
     for entry, why in breaks_of(entries):
         target.say(f"record {entry.number}: {why}", {"broken": entry.number, "why": why})
         click.get_current_context().exit(BROKEN)
-    if given is not None:
-        _compare(target, entries, given)
+    _compare(target, entries, anchors)
     whole = counted(len(entries), "record is whole", "records are whole")
     first = entries[0].number if entries else 0
-    target.say(f"{whole}, from number {first}", {"records": len(entries), "first": first})
+    last = {"last": entries[-1].number, "hash": entries[-1].hash.hex()} if entries else {}
+    said = f"{whole}, from number {first}"
+    target.say(said, {"records": len(entries), "first": first, **last})
 
 
-def _compare(target: Target, entries: list[AuditEntry], given: str) -> None:
-    number, _, digest = given.partition(":")
-    if not number.isdecimal():
-        raise InvalidArgument(what="--anchor", detail=f"{given!r} is not NUMBER:HASH")
-    found = next((one for one in entries if one.number == int(number)), None)
-    if found is None:
-        target.say(f"the store is older than record {number}", {"older": True})
+def _compare(target: Target, entries: list[AuditEntry], anchors: tuple[str, ...]) -> None:
+    known, older = {one.number: one for one in entries}, 0
+    for given in anchors:
+        word, _, digest = given.partition(":")
+        if not word.isdecimal():
+            raise InvalidArgument(what="--anchor", detail=f"{given!r} is not NUMBER:HASH")
+        number = int(word)
+        found = known.get(number)
+        if found is not None and found.hash.hex() != digest:
+            why = f"record {number} is another one"
+            target.say(why, {"broken": number, "why": why})
+            click.get_current_context().exit(BROKEN)
+        if found is None:
+            older = max(older, number)
+    if older:
+        why = f"the store is older than record {older}"
+        target.say(why, {"older": older, "why": why})
         click.get_current_context().exit(OLDER)
-    elif found.hash.hex() != digest:
-        target.say(f"record {number} is another one", {"broken": found.number})
-        click.get_current_context().exit(BROKEN)
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if not row["why"]:
+        whole = counted(row["records"], "record is whole", "records are whole")
+        return f"{whole}, from number {row['first']}"
+    is_named = row["why"].startswith("record") or not row["broken"]
+    return row["why"] if is_named else f"record {row['broken']}: {row['why']}"
+
+
+def _verify_all(target: Target) -> None:
+    rows = target.administer("audit.verify")["nodes"]
+    if target.is_json:
+        show_table(target, rows, empty="")
+    for row in () if target.is_json else rows:
+        click.echo(f"{row['node']}: {_verdict(row)}")
+    context = click.get_current_context()
+    if any(row["broken"] for row in rows):
+        context.exit(BROKEN)
+    if any(row["older"] for row in rows):
+        context.exit(OLDER)
+    if not all(row["is_verified"] for row in rows):
+        context.exit(1)
 
 
 @audit.command()

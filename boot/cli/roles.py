@@ -2,6 +2,8 @@
 
 import click
 
+from hms.boot.cli.permission_matrix import matrix
+from hms.boot.cli.policy import diff, export, reload
 from hms.boot.cli.security_target import DRY_RUN, apply, document_of, path_of
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
@@ -71,7 +73,7 @@ def show(target: Target, name: str) -> None:
 
 @click.group()
 def permission() -> None:
-    """Permissions: grant, revoke, list, check."""
+    """Permissions: grant, revoke, list, check, matrix."""
 
 
 @permission.command()
@@ -141,7 +143,8 @@ def check(target: Target, user_name: str, action: str, resource: str) -> None:
 
 @click.group()
 def security() -> None:
-    """The security file of a node, and the addresses that it keeps out."""
+    """The security file of a node: check, reload, diff, export; and the addresses that it keeps
+    out."""
 
 
 @security.command("check")
@@ -182,6 +185,12 @@ def unlock(target: Target, locked_address: str) -> None:
     target.administer("security.unlock", address=locked_address)
     said = {"address": locked_address, "unlocked": True}
     target.say(f"{locked_address}: unlocked; more wrong logins lock it again", said)
+
+
+security.add_command(reload)
+security.add_command(diff)
+security.add_command(export)
+permission.add_command(matrix)
 
 
 def _roles(document: SecurityDocument) -> dict[str, Role]:

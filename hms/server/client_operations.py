@@ -4,6 +4,7 @@ A client that is closed is told why and may come back. What it had goes back wit
 attempt, as when its connection is lost.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from hms.engine.effects import Effects
@@ -21,6 +22,7 @@ __all__ = ["CLIENT_OPERATIONS", "CLOSING", "ClientOperations"]
 CLIENT_OPERATIONS = (
     *("client.list", "client.show", "client.close", "client.ban", "client.unban", "client.bans"),
     *("consumer.list", "producer.list", "security.locked", "security.unlock"),
+    *("security.show", "security.reload", "audit.verify"),
 )
 CLOSING = ("client.close", "client.ban")
 LISTED_AT_ONCE = 1000
@@ -71,8 +73,15 @@ class ClientOperations:
         return self._registry.close_some(asked.number, now_ms, fx)
 
     def _kept_out(self, connection: int, verb: str, asked: ops.Operation, now_ms: int) -> Any:
-        if verb == "security.locked":
-            return self._entrance.locks(now_ms)
+        entrance = self._entrance
+        asks: dict[str, Callable[[], Any]] = {
+            "security.locked": lambda: entrance.locks(now_ms),
+            "security.show": entrance.show_policy,
+            "security.reload": entrance.reload,
+            "audit.verify": entrance.verify_audits,
+        }
+        if verb in asks:
+            return asks[verb]()
         if isinstance(asked, ops.UnlockAddress):
             self._entrance.unlock(asked.address, now_ms)
             return None

@@ -8,6 +8,7 @@ from hms.engine.effects import Effects
 from hms.errors.catalogue import AddressNotLocked, NotSupported, ProtocolError
 from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
+from hms.server.node_operations import Later
 from hms.server.permissions import Permit
 from hms.wire import structures as wire
 from hms.wire.commands import Order
@@ -59,6 +60,15 @@ class Entrance(Protocol):
 
     def unlock(self, address: str, now_ms: int) -> None:
         """One of them less; AddressNotLocked."""
+
+    def show_policy(self) -> Later:
+        """The policy that holds, without what is secret; NotSupported."""
+
+    def reload(self) -> Later:
+        """Have the security file read now; NotSupported."""
+
+    def verify_audits(self) -> Later:
+        """Have each node of the cluster verify its audit; NotSupported, NotInCluster."""
 
     def describe(self) -> dict[str, Any]:
         """For `hms status`."""
@@ -117,6 +127,18 @@ class OpenEntrance:
         """As before."""
         raise AddressNotLocked(address=address)
 
+    def show_policy(self) -> Later:
+        """There is none."""
+        raise _no_policy()
+
+    def reload(self) -> Later:
+        """As before."""
+        raise _no_policy()
+
+    def verify_audits(self) -> Later:
+        """Nothing is audited here."""
+        raise _no_policy()
+
     def describe(self) -> dict[str, Any]:
         """What such a node trusts."""
         return {"security": "open: trusts every process that reaches its addresses"}
@@ -124,3 +146,8 @@ class OpenEntrance:
     def figures(self) -> dict[str, int]:
         """Nobody is refused."""
         return {}
+
+
+def _no_policy() -> NotSupported:
+    instead = "Secure it first: hms config secure."
+    return NotSupported(feature="the policy, or the audit, of an open node", instead=instead)

@@ -1,10 +1,10 @@
 """Operations on the node's process itself: its alerts, its log, its figures for metrics, and that
 another replica is to lead, or to count."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
-from hms.engine.effects import Effects
+from hms.engine.effects import Effects, Refusal, Reply
 from hms.errors.catalogue import NotSupported
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
@@ -30,6 +30,23 @@ class Later:
         self.asked: list[tuple[int, int, Callable[[int, int, Effects], None]]] = []
         self.then: Callable[[HmsError | None], None] = lambda _fault: None
         """Told the end: None when it was done."""
+
+    def answer(
+        self,
+        said: dict[str, Any] | HmsError,
+        connections: Container[int],
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """Tell those who wait and are there still; under the engine's lock."""
+        for connection, correlation, audit in self.asked:
+            if connection not in connections:
+                continue
+            if isinstance(said, HmsError):
+                audit(said.number or 0, now_ms, fx)
+                fx.out.append(Refusal(connection, correlation, said))
+            else:
+                fx.out.append(Reply(connection, correlation, said))
 
 
 def _no_replicas(_asked: ops.Operation) -> dict[str, Any]:

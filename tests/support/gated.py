@@ -133,7 +133,7 @@ class GatedNode(MemoryNode):
         changes = LiveChanges(self.engine, self.registry, self.authorization, self.broker.monitor)
 
         def apply(fx, now_ms):
-            self.gate.identities = identities
+            self.gate.obey(identities)
             self.closed = changes.apply(identities, now_ms, fx)
 
         self.broker.command(apply)

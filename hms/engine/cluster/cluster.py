@@ -15,8 +15,11 @@ from hms.engine.cluster.balancing import Balancing
 from hms.engine.cluster.cluster_messages import (
     Answer,
     Ask,
+    AuditAsk,
     AuditHead,
+    AuditTold,
     ClusterMessage,
+    Comparing,
     DirectoryEntries,
     Gossip,
     Interest,
@@ -114,11 +117,25 @@ class Cluster:
             self._say(index, self.policy.own, fx)
         self._tell_audit(index, fx)
 
-    def _compare(self, peer: Peer, word: Policy | AuditHead) -> None:
+    def _compare(self, peer: Peer, word: Comparing) -> None:
         if isinstance(word, Policy):
             self.policy.told(peer.index, word)
-        else:
+        elif isinstance(word, AuditHead):
             self.audits.told(peer.index, peer.name, word)
+        elif isinstance(word, AuditAsk):
+            self.audits.questions[peer.index] = word
+        else:
+            self.audits.verdicts[peer.index] = word
+
+    def ask_audits(self, number: int, fx: Effects) -> None:
+        """Every other node that is up is to verify its audit."""
+        for peer in self._up():
+            self._say(peer.index, self.audits.question(peer.index, number), fx)
+
+    def tell_audit(self, index: int, verdict: AuditTold, fx: Effects) -> None:
+        """The answer to such a question."""
+        if self.peers[index].is_up:
+            self._say(index, verdict, fx)
 
     def _tell_audit(self, index: int, fx: Effects) -> None:
         """Behind its records: a crash must not take what another node remembers."""
@@ -157,7 +174,7 @@ class Cluster:
             self._asked(peer, word, fx)
         elif isinstance(word, DirectoryEntries):
             self.directory.told(word.entries, fx)
-        elif isinstance(word, Policy | AuditHead):
+        elif isinstance(word, Comparing):
             self._compare(peer, word)
         elif isinstance(word, Interest):
             relay = interested(self._state, index, word, fx)

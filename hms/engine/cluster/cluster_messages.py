@@ -129,6 +129,30 @@ class AuditHead(msgspec.Struct, frozen=True, array_like=True, tag="h"):
     known_head: _Hash = b""
 
 
+class AuditAsk(msgspec.Struct, frozen=True, array_like=True, tag="u"):
+    """The node that hears is to verify its audit, which was to have that record when the one that
+    asks last heard of it; number 0 of a record: none."""
+
+    number: _Count
+    known_number: _Count = 0
+    known_head: _Hash = b""
+
+
+class AuditTold(msgspec.Struct, frozen=True, array_like=True, tag="v"):
+    """What a node has found of its own audit. number: of the question; broken: the first record
+    that is not as it was; older: one that another node remembers, and that is not there; both 0
+    when it is whole; why: in words."""
+
+    number: _Count
+    records: _Count = 0
+    first: _Count = 0
+    last: _Count = 0
+    head: _Hash = b""
+    broken: _Count = 0
+    older: _Count = 0
+    why: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+
+
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     """What became of an offer; recorded before it is said."""
 
@@ -137,7 +161,9 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     reason: str = ""
 
 
-ClusterMessage = Gossip | Ask | Offer | Answer | Interest | DirectoryEntries | Policy | AuditHead
+Comparing = Policy | AuditHead | AuditAsk | AuditTold
+"""What is said of policies and audits."""
+ClusterMessage = Gossip | Ask | Offer | Answer | Interest | DirectoryEntries | Comparing
 _decode = msgspec.msgpack.Decoder(ClusterMessage).decode
 
 

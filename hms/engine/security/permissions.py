@@ -23,6 +23,7 @@ OWN_PREFIX = "HMS."
 PATTERN_CHARACTERS_MAX = 255
 _ACTIONS = tuple(action.value for action in KINDS_OF)
 _EXACT = ("node", "transaction")
+_ANY = {"*": MANY, "?": ONE}
 
 
 class Unacceptable(ValueError):  # noqa: N818 - as boot's Refused: a fault of a text
@@ -39,6 +40,14 @@ class Permission(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.action} {self.kind}:{self.pattern}"
+
+    def holds(self, other: "Permission") -> bool:
+        """Of one kind: whether all that the other one is about is among what this one is about."""
+        return _are_of_a_kind(self, other) and _holds(_parts(self), _parts(other))
+
+    def meets(self, other: "Permission") -> bool:
+        """Of one kind: whether both can be about the same name."""
+        return _are_of_a_kind(self, other) and _meet(_parts(self), _parts(other))
 
     def reaches(self, wanted: Pattern) -> bool:
         """Of a topic: whether a subscription's pattern can match anything that it covers."""
@@ -110,6 +119,21 @@ def _topic_matcher(text: str, pattern: str) -> Callable[[str], object]:
         return Pattern(SEPARATOR.join(_levels_below(pattern)), Scheme.TOPIC).matches
     except TopicStringError as fault:
         raise Unacceptable(f"{text!r}: {fault}") from fault
+
+
+def _are_of_a_kind(one: Permission, other: Permission) -> bool:
+    """Names of the node's own and all others are two kinds of their own."""
+    is_own = one.pattern.startswith(OWN_PREFIX)
+    return one.kind == other.kind and is_own == other.pattern.startswith(OWN_PREFIX)
+
+
+def _parts(permission: Permission) -> list[str]:
+    """Levels of a topic, or letters; those that stand for others as in topics. Of a run of * and ?
+    the ? come first: it is about the same names."""
+    if permission.kind == "topic":
+        return _levels_below(permission.pattern)
+    ordered = re.sub(r"[*?]+", lambda run: "".join(sorted(run[0])[::-1]), permission.pattern)
+    return [_ANY.get(letter) or f"={letter}" for letter in ordered]
 
 
 def _levels_below(pattern: str) -> list[str]:

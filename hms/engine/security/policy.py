@@ -59,6 +59,19 @@ class Rights:
         """Whether one permission grants it on every topic that a pattern can match."""
         return any(one.covers_all(wanted) for one, _ in self._granted.get((action, "topic"), ()))
 
+    def holds(self, wanted: Permission) -> bool:
+        """Whether one permission grants all that this one would."""
+        return any(one.holds(wanted) for one, _ in self._granted.get(_about(wanted), ()))
+
+    def meets(self, wanted: Permission) -> bool:
+        """Whether a part of what this one would grant is granted."""
+        return any(one.meets(wanted) for one, _ in self._granted.get(_about(wanted), ()))
+
+    @property
+    def permissions(self) -> list[Permission]:
+        """All that are granted."""
+        return [one for one, _ in self._every]
+
     def explain(self, action: Action, kind: str, name: str) -> Explanation:
         """The permissions that decide, or else those that come nearest."""
         granted = self._granted.get((action, kind), [])
@@ -72,6 +85,10 @@ class Rights:
     def describe(self) -> list[str]:
         """Every permission, with the way of roles that leads to it."""
         return [_told(one, way) for one, way in self._every]
+
+
+def _about(permission: Permission) -> tuple[Action, str]:
+    return permission.action, permission.kind
 
 
 def _told(permission: Permission, way: tuple[str, ...]) -> str:

@@ -37,7 +37,9 @@ from hms.server.logins.login_limits import LoginLimits
 from hms.server.logins.login_workers import LoginWorkers
 from hms.server.logins.outside_logins import Found, OutsideLogins
 from hms.server.logins.passwords import verify
+from hms.server.logins.policy_keeper import NO_KEEPER, PolicyKeeper
 from hms.server.logins.resume_tokens import ResumeTokens
+from hms.server.node_operations import Later
 from hms.server.rare_lines import RareLines
 from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
@@ -94,6 +96,7 @@ class LoginGate:
         auditing: Auditing,
         random: Callable[[int], bytes] = os.urandom,
         outside: OutsideLogins | None = None,
+        keeper: PolicyKeeper = NO_KEEPER,
     ) -> None:
         self._registry = registry
         self._change = change
@@ -108,6 +111,7 @@ class LoginGate:
         self._dummy_hash = dummy_hash
         self._auditing = auditing
         self._random = random
+        self._keeper = keeper
         self.outside = OutsideLogins({}) if outside is None else outside
         self.renewed: Callable[[int, Login | None, int, Effects], None]
         """Told of a connection that has proved anew who it is."""
@@ -291,6 +295,28 @@ class LoginGate:
         if not self._limits.release(source_of(address), now_ms):
             raise AddressNotLocked(address=address)
         self.look_at_locks(now_ms)
+
+    def obey(self, identities: Identities, dummy_hash: str | None = None) -> None:
+        """What another version of the document says holds for logins from now on."""
+        settings = identities.document.security
+        self.identities = identities
+        self._dummy_hash = self._dummy_hash if dummy_hash is None else dummy_hash
+        self._tokens.life_s = settings.resume_s
+        self._limits.change(
+            settings.failures_per_address, settings.failures_per_user, settings.failures_per_node
+        )
+
+    def show_policy(self) -> Later:
+        """For `hms security diff`."""
+        return self._keeper.show()
+
+    def reload(self) -> Later:
+        """For `hms security reload`."""
+        return self._keeper.reload()
+
+    def verify_audits(self) -> Later:
+        """For `hms audit verify --cluster`."""
+        return self._keeper.verify_audits()
 
     def is_warning_due(self, now_ms: int) -> bool:
         """Whether somebody is to be told; from any thread."""

@@ -24,9 +24,9 @@ _MINUTE_MS = 60_000
 
 
 class _Bucket(msgspec.Struct):
-    """Failures that are left; as many come back in a minute as there are at most."""
+    """Failures that are used up; in a minute as many are forgotten as there may be."""
 
-    left: float
+    used: float
     at_ms: int
 
 
@@ -43,12 +43,16 @@ class LoginLimits:
     looked at."""
 
     def __init__(self, per_address: int, per_user: int, per_node: int) -> None:
-        self._most = {"address": per_address, "user": per_user, "pair": per_user, "node": per_node}
-        self._most["knock"] = per_address
+        self.change(per_address, per_user, per_node)
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         self._trusted: OrderedDict[str, int] = OrderedDict()
         self._known: OrderedDict[str, int] = OrderedDict()
         self._locked: OrderedDict[str, Lock] = OrderedDict()
+
+    def change(self, per_address: int, per_user: int, per_node: int) -> None:
+        """Other limits from now on: failures that were counted count under them, too."""
+        self._most = {"address": per_address, "user": per_user, "pair": per_user, "node": per_node}
+        self._most["knock"] = per_address
 
     def take(self, user: str, source: str, now_ms: int) -> bool:
         """Whether an attempt is looked at. It counts as failed until it has succeeded, so that many
@@ -56,7 +60,7 @@ class LoginLimits:
         keys = self._keys(user, source, now_ms)
         is_free = all(self._left(key, now_ms) >= 1 for key in keys)
         if is_free:
-            self._add(keys, -1, now_ms)
+            self._count(keys, 1, now_ms)
         if keys[0][0] == "address":
             self._knock(source, now_ms)
         return is_free
@@ -95,7 +99,7 @@ class LoginLimits:
         name from many addresses meets the limit of the user first."""
         key = "knock", source
         if self._left(key, now_ms) >= 1:
-            self._add([key], -1, now_ms)
+            self._count([key], 1, now_ms)
             return
         known_ms = self._known.get(source)
         if source in NEVER_LOCKED or (known_ms is not None and now_ms - known_ms < TRUSTED_MS):
@@ -110,8 +114,8 @@ class LoginLimits:
 
     def succeeded(self, user: str, source: str, now_ms: int) -> None:
         """A user came from there; this pair is known from now on."""
-        self._add(self._keys(user, source, now_ms), 1, now_ms)
-        self._add([("knock", source)], 1, now_ms)
+        self._count(self._keys(user, source, now_ms), -1, now_ms)
+        self._count([("knock", source)], -1, now_ms)
         pair = f"{user} {source}"
         self._trusted[pair] = now_ms
         self._trusted.move_to_end(pair)
@@ -122,10 +126,10 @@ class LoginLimits:
         """Entries of its tables."""
         return max(len(self._buckets), len(self._trusted), len(self._known))
 
-    def _add(self, keys: list[tuple[str, str]], count: int, now_ms: int) -> None:
+    def _count(self, keys: list[tuple[str, str]], failures: int, now_ms: int) -> None:
         for key in keys:
-            left = min(self._most[key[0]], self._left(key, now_ms) + count)
-            self._buckets[key] = _Bucket(left, now_ms)
+            used = max(0, self._used(key, now_ms) + failures)
+            self._buckets[key] = _Bucket(used, now_ms)
             self._buckets.move_to_end(key)
         while len(self._buckets) > KEYS_MAX:
             self._buckets.popitem(last=False)
@@ -138,8 +142,12 @@ class LoginLimits:
         return [("address", source), ("user", user), ("node", "")]
 
     def _left(self, key: tuple[str, str], now_ms: int) -> float:
+        return self._most[key[0]] - self._used(key, now_ms)
+
+    def _used(self, key: tuple[str, str], now_ms: int) -> float:
+        """Never more than there may be now, so that a lower limit is over in a minute, too."""
         most, found = self._most[key[0]], self._buckets.get(key)
         if found is None:
-            return most
-        back = max(0, now_ms - found.at_ms) * most / _MINUTE_MS
-        return min(most, found.left + back)
+            return 0
+        forgotten = max(0, now_ms - found.at_ms) * most / _MINUTE_MS
+        return max(0, min(most, found.used) - forgotten)

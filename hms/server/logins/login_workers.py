@@ -26,15 +26,23 @@ class LoginWorkers:
         delay_ms: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._count, self._queue_max, self._delay_s = count, queue_max, delay_ms / 1000
         self._clock = clock
         self._condition = threading.Condition()
         self._jobs: deque[tuple[float, Callable[[], None]]] = deque()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[int, threading.Thread] = {}
         self._began_at = threading.local()
         self._is_closed = False
+        self.change(count, queue_max, delay_ms)
+
+    def change(self, count: int, queue_max: int, delay_ms: int) -> None:
+        """So many, and so on, from now on; what runs and what waits is done."""
+        with self._condition:
+            self._count, self._queue_max, self._delay_s = count, queue_max, delay_ms / 1000
+            if self._threads:
+                self._start()
+            self._condition.notify_all()
 
     def submit(self, job: Callable[[], None]) -> bool:
         """Run a job; False when too many wait."""
@@ -66,19 +74,20 @@ class LoginWorkers:
             self._jobs.clear()
             self._due.clear()
             self._condition.notify_all()
-        for thread in self._threads:
+            threads = list(self._threads.values())
+        for thread in threads:
             thread.join(1.0)
 
     def _start(self) -> None:
-        if not self._threads:
-            for number in range(self._count):
+        for number in range(self._count):
+            if number not in self._threads:
                 name = f"hms-login-{number}"
-                self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
-            for thread in self._threads:
-                thread.start()
+                made = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
+                self._threads[number] = made
+                made.start()
 
-    def _run(self) -> None:
-        while (work := self._next()) is not None:
+    def _run(self, number: int) -> None:
+        while (work := self._next(number)) is not None:
             self._began_at.value, job = work
             try:
                 job()
@@ -87,14 +96,15 @@ class LoginWorkers:
             finally:
                 self._began_at.value = None
 
-    def _next(self) -> tuple[float | None, Callable[[], None]] | None:
-        """What is to be done next; None when it is over."""
+    def _next(self, number: int) -> tuple[float | None, Callable[[], None]] | None:
+        """What is to be done next; None when it is over, or for a thread too many."""
         with self._condition:
-            while not self._is_closed:
+            while not self._is_closed and number < self._count:
                 wait_s = self._due[0][0] - self._clock() if self._due else None
                 if wait_s is not None and wait_s <= 0:
                     return None, heapq.heappop(self._due)[2]
                 if self._jobs:
                     return self._jobs.popleft()
                 self._condition.wait(wait_s)
+            del self._threads[number]
             return None

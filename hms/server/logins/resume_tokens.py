@@ -43,7 +43,8 @@ class ResumeTokens:
         self, keys: Sequence[bytes], life_s: int, random: Callable[[int], bytes] = os.urandom
     ) -> None:
         self._keys = list(keys)
-        self._life_ms = life_s * 1000
+        self.life_s = life_s
+        """Of those that are made from now on."""
         self._random = random
 
     def issue(
@@ -61,7 +62,7 @@ class ResumeTokens:
         key: str = "",
     ) -> tuple[bytes, int]:
         """(token, when it expires); never beyond the login itself."""
-        ends_ms = now_ms + self._life_ms
+        ends_ms = now_ms + self.life_s * 1000
         ends_ms = min(ends_ms, expires_ms) if expires_ms else ends_ms
         said = Resumed(
             user,

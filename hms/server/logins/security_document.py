@@ -22,6 +22,7 @@ from hms.server.logins.user_limits import Limits, effective, faults_of
 from hms.wire.commands import Action
 
 __all__ = [
+    "SECTIONS",
     "AuthenticatorEntry",
     "Fault",
     "KeyEntry",
@@ -153,7 +154,7 @@ class SecurityDocument(_Entry, frozen=True):
     authenticators: tuple[str, ...] = ()
 
 
-_SECTIONS: Mapping[str, type[_Entry]] = {
+SECTIONS: Mapping[str, type[_Entry]] = {
     "user": UserEntry,
     "role": RoleEntry,
     "token": TokenEntry,
@@ -196,7 +197,7 @@ def differences(before: SecurityDocument, after: SecurityDocument) -> list[str]:
     """The sections that are other ones, such as user.billing; no value of them."""
     plain = ("domain_password", "security", "authenticators")
     found = [word for word in plain if getattr(before, word) != getattr(after, word)]
-    for section in _SECTIONS:
+    for section in SECTIONS:
         old, new = getattr(before, section), getattr(after, section)
         names = sorted(old.keys() | new.keys())
         found += [f"{section}.{name}" for name in names if old.get(name) != new.get(name)]
@@ -217,14 +218,14 @@ def read_document(data: Mapping[str, Any]) -> tuple[SecurityDocument, list[Fault
     faults: list[Fault] = []
     values: dict[str, Any] = {}
     for word, value in data.items():
-        if word in _SECTIONS:
+        if word in SECTIONS:
             values[word] = _read_named(word, value, faults)
         elif word == "security":
             values[word] = _read_entry((word,), SecuritySettings, value, faults)
         elif word in _PLAIN:
             _convert((word,), _PLAIN[word], value, values, faults)
         else:
-            known = (*_SECTIONS, "security", *_PLAIN)
+            known = (*SECTIONS, "security", *_PLAIN)
             faults.append(((word,), _LATER.get(word) or f"unknown {word!r}{nearest(word, known)}"))
     if "version" not in data:
         faults.append((("version",), "version is missing: the number of the last change"))
@@ -238,7 +239,7 @@ def _read_named(word: str, tables: Any, faults: list[Fault]) -> dict[str, Any]:
         return {}
     found = {}
     for name, table in tables.items():
-        entry = _read_entry((word, name), _SECTIONS[word], table, faults)
+        entry = _read_entry((word, name), SECTIONS[word], table, faults)
         if entry is not None:
             found[name] = entry
     return found
@@ -286,7 +287,7 @@ def check_document(document: SecurityDocument) -> Iterator[Fault]:
     for word, (least, most) in _BOUNDS.items():
         if not least <= getattr(document.security, word) <= most:
             yield ("security", word), f"{word} is between {least} and {most}"
-    for section in _SECTIONS:
+    for section in SECTIONS:
         for name in getattr(document, section):
             if not is_name(name):
                 yield (section, name), f"{name[:80]!r} is no name: 1 to 63 of A-Z a-z 0-9 . _ @ -"

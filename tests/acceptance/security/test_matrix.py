@@ -86,6 +86,8 @@ NEEDS = {
     **{f"client.{verb}": ["operate client:*"] for verb in ("ban", "unban")},
     "security.locked": ["view client:x"],
     "security.unlock": ["operate client:*"],
+    **{f"security.{verb}": ["secure user:*"] for verb in ("show", "reload")},
+    "audit.verify": ["audit node:NODE1"],
     **{f"{kind}.list": ["view client:x"] for kind in ("consumer", "producer")},
     "metrics.show": ["view node:NODE1"],
     "alert.list": ["view node:NODE1"],

@@ -1,5 +1,7 @@
 """The gate of a secured node: every way in, and everything else that a stranger may send."""
 
+import itertools
+
 import msgspec
 import pytest
 
@@ -118,6 +120,39 @@ def test_a_throttled_attempt_is_refused_without_a_look_at_the_password(strict):
     assert strict.gate.verified == strict.document.security.failures_per_address
     strict.hello("late", 20)
     assert isinstance(refusal(strict.auth("late", "billing")), hms.LoginRefused)
+
+
+def test_other_limits_hold_with_the_policy_that_has_them(strict):
+    """They held from the next boot on: who was locked out by a limit too low stayed out."""
+
+    def limited(**limits):
+        settings = msgspec.structs.replace(strict.document.security, **limits)
+        version = strict.document.version + 1
+        held = msgspec.structs.replace(strict.document, security=settings, version=version)
+        strict.change(held)
+
+    def failures(count):
+        """How many of so many attempts were looked at."""
+        before = strict.gate.verified
+        for _ in range(count):
+            number = next(numbers)
+            strict.hello(number, number)
+            strict.auth(number, "billing", "wrong")
+        return strict.gate.verified - before
+
+    numbers = itertools.count(1)
+    limited(failures_per_address=3)
+    assert failures(10) == 3
+    limited(failures_per_address=5)
+    assert failures(10) == 2
+    limited(failures_per_address=1000)
+    assert failures(30) == 20 - 5  # of the user
+    limited(failures_per_user=1000, failures_per_node=22)
+    assert failures(10) == 2
+    limited(failures_per_address=2, failures_per_node=1000)
+    assert failures(10) == 0
+    strict.now_ms += 30_000  # half of a minute: a lower limit is over in a minute, too
+    assert failures(10) == 1
 
 
 def test_a_name_that_is_hammered_from_elsewhere_does_not_lock_its_user_out(strict):
