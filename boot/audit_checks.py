@@ -8,6 +8,7 @@ import json
 import logging
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,8 +25,6 @@ __all__ = ["AuditChecks", "verify_command"]
 
 log = logging.getLogger("hms.security")
 
-ANSWER_MS = 20_000
-"""So long a node is waited for; the operator's command waits a little longer."""
 WHY_MAX = 1000
 NO_ANSWER = "it does not answer"
 Change = Callable[[Callable[[Effects, int], None]], None]
@@ -37,21 +36,21 @@ class AuditChecks:
 
     def __init__(self, name: str, command: Sequence[str], cluster: Cluster | None) -> None:
         self._name, self._command, self._cluster = name, command, cluster
-        self._asked: list[Later] = []
+        self._asked: deque[Later] = deque()
         """Who asks, and is not answered."""
         self._number = self._until_ms = 0
         """Of the question that is out, 0 for none, and how long it is waited for."""
-        self._questions = 0
         self._process: subprocess.Popen[str] | None = None
         self._for: tuple[int, dict[int, AuditAsk]] = (0, {})
         """The questions that it answers: those that were there when it began."""
         self._own: AuditTold | None = None
 
-    def begin(self) -> Later:
+    def begin(self, until_ms: int) -> Later:
         """The other nodes are asked at the next look; under the engine's lock. NotInCluster."""
         if self._cluster is None:
             raise NotInCluster(what="audit verify --cluster")
         later = Later()
+        self._until_ms = max(self._until_ms, until_ms)
         self._asked.append(later)
         return later
 
@@ -61,8 +60,7 @@ class AuditChecks:
         if cluster is None:
             return
         if self._asked and not self._number:
-            self._questions += 1
-            self._number, self._until_ms, self._own = self._questions, now_ms + ANSWER_MS, None
+            self._number, self._own = now_ms, None
             change(lambda fx, _: cluster.ask_audits(self._number, fx))
         is_wanted = cluster.audits.questions or (self._number and self._own is None)
         if self._process is None and is_wanted:
@@ -72,9 +70,9 @@ class AuditChecks:
             self._tell(cluster, self._found(process), change)
         if self._number and (self._are_all_here(cluster) or now_ms >= self._until_ms):
             rows = list(self._rows(cluster))
-            self._number, asked, self._asked = 0, self._asked, []
-            for later in asked:
-                answer(later, {"nodes": rows})
+            self._number = self._until_ms = 0
+            for _ in range(len(self._asked)):
+                answer(self._asked.popleft(), {"nodes": rows})
 
     def close(self) -> None:
         """Nobody waits any more."""

@@ -157,9 +157,9 @@ class Securing:
         """The file is read at the next look, changed or not: who asks says that it is whole."""
         return self._later("security.reload")
 
-    def verify_audits(self) -> Later:
+    def verify_audits(self, wait_s: int) -> Later:
         """Each node of the cluster verifies its audit; under the engine's lock."""
-        return self._audits.begin()
+        return self._audits.begin(self._clock_ms() + 1000 * wait_s)
 
     def _later(self, verb: str) -> Later:
         later = Later()

@@ -23,6 +23,7 @@ __all__ = ["audit"]
 
 BROKEN, OLDER = 4, 3
 FOLLOW_S = 0.5
+WAITS = 0.8
 
 
 @click.group()
@@ -124,7 +125,9 @@ def _verdict(row: dict[str, Any]) -> str:
 
 
 def _verify_all(target: Target) -> None:
-    rows = target.administer("audit.verify")["nodes"]
+    """A node is waited for a little less long than this command waits."""
+    wait_s = max(1, int(target.timeout_s * WAITS))
+    rows = target.administer("audit.verify", wait_s=wait_s)["nodes"]
     if target.is_json:
         show_table(target, rows, empty="")
     for row in () if target.is_json else rows:

@@ -38,7 +38,8 @@ def matrix(
     target: Target, users: tuple[str, ...], actions: tuple[str, ...], resources: tuple[str, ...]
 ) -> None:
     """Who may do what: for each action and resource the users who may do it to all of it, and those
-    who may to some of it. NAME:ROLE is whoever authenticator NAME gives a role to."""
+    who may to some of it. NAME:ROLE stands for users who have a role by authenticator NAME.
+    """
     document = document_of(target)
     for name in users:
         changes.user_of(document, name)

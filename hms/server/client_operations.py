@@ -78,8 +78,9 @@ class ClientOperations:
             "security.locked": lambda: entrance.locks(now_ms),
             "security.show": entrance.show_policy,
             "security.reload": entrance.reload,
-            "audit.verify": entrance.verify_audits,
         }
+        if isinstance(asked, ops.VerifyAudits):
+            return entrance.verify_audits(asked.wait_s)
         if verb in asks:
             return asks[verb]()
         if isinstance(asked, ops.UnlockAddress):

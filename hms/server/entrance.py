@@ -67,7 +67,7 @@ class Entrance(Protocol):
     def reload(self) -> Later:
         """Have the security file read now; NotSupported."""
 
-    def verify_audits(self) -> Later:
+    def verify_audits(self, wait_s: int) -> Later:
         """Have each node of the cluster verify its audit; NotSupported, NotInCluster."""
 
     def describe(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class OpenEntrance:
         """As before."""
         raise _no_policy()
 
-    def verify_audits(self) -> Later:
+    def verify_audits(self, _wait_s: int) -> Later:
         """Nothing is audited here."""
         raise _no_policy()
 

@@ -232,7 +232,7 @@ _OPERATIONS = (
     _operation("security.unlock", ops.UnlockAddress, _A.OPERATE, "client:*", _R.ONCE),
     _operation("security.show", ops.Nothing, _A.SECURE, "user:*", _R.READ),
     _operation("security.reload", ops.Nothing, _A.SECURE, "user:*", _R.SAME),
-    _operation("audit.verify", ops.Nothing, _A.AUDIT, "node", _R.READ),
+    _operation("audit.verify", ops.VerifyAudits, _A.AUDIT, "node", _R.READ),
     _operation("consumer.list", ops.ListOpened, _A.VIEW, "client", _R.READ),
     _operation("producer.list", ops.ListOpened, _A.VIEW, "client", _R.READ),
     _operation("session.list", ops.Nothing, _A.VIEW, "client", _R.READ),

@@ -48,6 +48,7 @@ __all__ = [
     "SwitchOver",
     "UnbanClient",
     "UnlockAddress",
+    "VerifyAudits",
     "ViewMessage",
     "decode_operation",
 ]
@@ -372,6 +373,12 @@ class UnlockAddress(Operation, frozen=True):
     """address: as it was locked, or any of its network; 2001:db8::1 or 2001:db8:0:0::/64."""
 
     address: Text
+
+
+class VerifyAudits(Operation, frozen=True):
+    """wait_s: so long for what each node has found."""
+
+    wait_s: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 20
 
 
 class ViewMessage(Operation, frozen=True):

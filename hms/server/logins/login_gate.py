@@ -314,9 +314,9 @@ class LoginGate:
         """For `hms security reload`."""
         return self._keeper.reload()
 
-    def verify_audits(self) -> Later:
+    def verify_audits(self, wait_s: int) -> Later:
         """For `hms audit verify --cluster`."""
-        return self._keeper.verify_audits()
+        return self._keeper.verify_audits(wait_s)
 
     def is_warning_due(self, now_ms: int) -> bool:
         """Whether somebody is to be told; from any thread."""

@@ -16,7 +16,7 @@ from hms.engine.cluster.policy_exchange import PolicyExchange
 from hms.server.links.keys import make_key_file, read_key_file
 from hms.testing.ports import free_port
 from hms.testing.toml_text import to_toml
-from tests.support.secured import PASSWORD, document
+from tests.support.secured import PASSWORD, document, secured_node
 from tests.support.waiting import wait_until
 
 REPLACE = msgspec.structs.replace
@@ -114,6 +114,92 @@ def test_an_older_copy_of_a_store_is_told_by_a_node_that_knows_a_later_audit(tmp
             "n2", "alert", "list", "--json"
         )
         assert "whole" in run("n2", "audit", "verify")
+
+
+def spoil(folder):
+    """One bit of the first record of the audit, in its segment; which file."""
+    for file in sorted(folder.glob("*.log")):
+        data = file.read_bytes()
+        at = data.find(b"queue.create")
+        if at > 0:
+            file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            return file
+    raise AssertionError("no record was found")
+
+
+def test_one_command_has_each_node_verify_its_audit_and_names_node_and_record(
+    tmp_path, monkeypatch
+):
+    """Whole, altered, older than another node remembers, and not there."""
+    with hms.testing.node(config=config_of(tmp_path), nodes=2) as first:
+        monkeypatch.setenv("HMS_CONFIG", str(first.config_file))
+        second = first.nodes[1]
+
+        def verify(code=0):
+            """Verdicts by node, as n1 tells them."""
+            done = CliRunner().invoke(main, ["audit", "verify", "--cluster", "--json"])
+            rows = {row["node"]: row for row in json.loads(done.stdout)}
+            assert done.exit_code == code, rows
+            assert [*rows] == NAMES
+            return rows
+
+        def known():
+            (row,) = json.loads(run("n1", "cluster", "status", "--json"))["members"]
+            return row["audit_number"]
+
+        def linked():
+            told = json.loads(run("n1", "cluster", "status", "--json"))
+            return all(link["presence"] == "up" for link in told["links"])
+
+        wait_until(linked)
+        for name in NAMES:
+            run(name, "queue", "create", f"of-{name}")
+        rows = verify()
+        assert [row["why"] for row in rows.values()] == ["", ""]
+        for name in NAMES:
+            said = run(name, "audit", "anchor").strip()
+            assert said == f"{rows[name]['last']}:{rows[name]['hash']}"
+        told = run("n1", "audit", "verify", "--cluster").splitlines()
+        assert told[1] == f"n2: {rows['n2']['records']} records are whole, from number 1" or (
+            told[1] == "n2: 1 record is whole, from number 1"
+        )
+
+        second.stop()
+        whole = tmp_path / "older"
+        shutil.copytree(second.store, whole)
+        second.boot()
+        wait_until(linked)
+        run("n2", "queue", "create", "later")
+        last = int(run("n2", "audit", "anchor").partition(":")[0])
+        wait_until(lambda: known() == last)
+        second.stop()
+        gone = verify(1)
+        assert (gone["n1"]["why"], gone["n2"]["why"]) == ("", "it is not up")
+
+        shutil.rmtree(second.store)
+        shutil.copytree(whole, second.store)
+        for _ in range(2):  # by now it counts as many boots as the store that it replaces
+            second.boot()
+            second.kill()
+        second.boot()
+        wait_until(linked)
+        older = verify(3)
+        assert (older["n1"]["why"], older["n2"]["older"]) == ("", last)
+        assert older["n2"]["why"] == f"the store is older than record {last}"
+        spoil(second.store)
+        broken = verify(4)
+        assert broken["n2"]["broken"] == 1
+        assert "n2: record 1" in run("n1", "audit", "verify", "--cluster", code=4)
+
+
+def test_a_node_that_is_alone_has_no_cluster_to_verify(tmp_path, monkeypatch):
+    """And an anchor is of one node."""
+    with secured_node(tmp_path, document(u=[])) as node:
+        monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+        assert "it is in no cluster" in run("NODE1", "audit", "verify", "--cluster", code=1)
+        assert "of one node" in run(
+            "NODE1", "audit", "verify", "--cluster", "--anchor", "1:x", code=2
+        )
 
 
 def test_keys_of_links_are_changed_without_a_boot_and_known_after_one(tmp_path, monkeypatch):
