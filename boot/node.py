@@ -222,6 +222,7 @@ class NodeProcess:
 
         return Parts(
             slowest_turn_s=self._gateway.slowest_turn_s,
+            closed_for_memory=self._gateway.closed_for_memory,
             growth=self._journal.growth,
             servers=self._servers.describe,
             listeners_missing=self._broker.monitor.listeners_missing,

@@ -219,9 +219,12 @@ def write_file(
     beside = path.with_name(f"{path.name}.part")
     digest, ids, named = hashlib.sha256(), list[str](), set[str]()
     folder = files_of(path)
+    _check_places(path, folder)
     is_new = not folder.exists()
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        beside.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(beside, flags, 0o600)
         with os.fdopen(descriptor, "wb") as out:
 
             def add(data: bytes) -> None:
@@ -250,6 +253,14 @@ def write_file(
         raise
     _finish(path, named)
     return Exported(ids, len(named), digest.hexdigest())
+
+
+def _check_places(path: Path, folder: Path) -> None:
+    """What is there is replaced if it is a file: a link would lead elsewhere, a device be gone."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise click.ClickException(f"{path} is a link or a device, and no file: name another one")
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise click.ClickException(f"{folder} is no directory: name another file")
 
 
 def _with_files(

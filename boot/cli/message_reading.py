@@ -114,7 +114,11 @@ def read_file(path: Path, *, is_partial: bool = False) -> Import:
 
 def _opened(path: Path) -> IO[bytes]:
     try:
-        return path.open("rb")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise click.ClickException(f"{path} cannot be read: it is no regular file")
+        return os.fdopen(descriptor, "rb")
     except OSError as fault:
         raise click.ClickException(f"{path} cannot be read: {fault.strerror}") from fault
 

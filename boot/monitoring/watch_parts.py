@@ -1,6 +1,7 @@
 """What becomes an alert of the node's parts, each of which is asked what is wrong with it.
 
 slow_main_loop       a turn of the main thread took too long; it holds for a minute
+memory_pressure      connections were closed for what was held for them; it holds for a minute
 log_not_compacting   the log is too large and grows, and its oldest segment stays
 server_down          a [server.NAME] has a process that ends again and again, or was given up
 listener_missing     what waits for a service that nobody offers
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hms.boot.counts import counted
 from hms.boot.monitoring.certificates import ends_ms
 from hms.boot.sections import Alerts as Limits
 from hms.server.alerts import Alerts
@@ -47,6 +49,8 @@ class Parts:
     servers: Callable[[], Iterable[Mapping[str, Any]]]
     listeners_missing: Callable[[], Iterable[Mapping[str, str]]]
     audit_broken: Callable[[], str]
+    closed_for_memory: Callable[[], int] = int
+    """So many connections since the boot."""
     copy_damaged: Callable[[], str] = _nothing
     policy_rejected: Callable[[], str] = _nothing
     policy_differs: Callable[[], str] = _nothing
@@ -70,6 +74,7 @@ class PartsWatch:
         self._alerts, self._limits, self._parts = alerts, limits, parts
         self._clock_ms, self._monotonic = clock_ms, monotonic
         self._turns_s: deque[float] = deque(maxlen=LOOKS_KEPT)
+        self._closed: deque[int] = deque([0], maxlen=LOOKS_KEPT)
         self._oldest, self._newest_then = -1, 0
         self._ends: Mapping[Path, int] = {}
         self._read_again_s = float("-inf")
@@ -81,6 +86,10 @@ class PartsWatch:
         slowest_ms = max(self._turns_s) * 1000
         text = f"a turn of the main loop took {slowest_ms:.0f} ms"
         put("slow_main_loop", slowest_ms > limits.slow_main_loop_ms, text)
+        self._closed.append(parts.closed_for_memory())
+        closed = self._closed[-1] - self._closed[0]
+        text = f"{counted(closed, 'connection was', 'connections were')} closed in a minute"
+        put("memory_pressure", closed, f"{text}: too many bytes were held for them")
         self._look_at_growth(parts.growth())
         failing = [_failing(row) for row in parts.servers()]
         self._put("server_down", _some(failing), limits.server_down_s)

@@ -273,6 +273,10 @@ class Gateway:
         took_s = self._clock() - now
         self._slowest_s = max(self._slowest_s, took_s)
 
+    def closed_for_memory(self) -> int:
+        """How many peers were given up so far for what was held for them; from any thread."""
+        return self._pressure.closed
+
     def slowest_turn_s(self) -> float:
         """How long the slowest turn took since this was asked, without its waiting. From another
         thread: one of the same moment may be missed."""

@@ -62,6 +62,8 @@ class Pressure:
         self._size = measure()
         self._clock = clock
         self._parting: list[tuple[float, Peer]] = []
+        self.closed = 0
+        """So many peers were given up so far."""
         peers.on_gone = ledger.gone
 
     def due_at(self) -> float:
@@ -101,6 +103,7 @@ class Pressure:
     def close(self, peer: Peer) -> None:
         """Give a peer up for what is held for it; what it sent, and is not applied, is dropped."""
         count = self._held_for(peer)
+        self.closed += 1
         fault = TooManyRequests(
             what="bytes of one connection", count=count, limit=self._ledger.share
         )

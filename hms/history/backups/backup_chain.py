@@ -74,6 +74,8 @@ def check_files(folder: Path, manifest: Manifest) -> None:
     """Every file is there as it was written; BackupRefused names one that is not."""
     known = {one.name for one in manifest.files} | {MANIFEST}
     for path in sorted(folder.rglob("*")):
+        if not (path.is_dir() or path.is_file()) or path.is_symlink():
+            raise BackupRefused(what=str(path), detail="it is a link or a device, and no file")
         if path.is_file() and str(path.relative_to(folder)) not in known:
             raise BackupRefused(what=str(path), detail="the manifest does not know this file")
     for one in manifest.files:

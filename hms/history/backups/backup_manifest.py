@@ -114,9 +114,15 @@ def read_manifest(folder: Path) -> Manifest:
     if told != _own_digest(said) or canonical.encode() != data:
         raise BackupRefused(what=str(path), detail="it was altered: its digest does not fit")
     try:
-        return msgspec.convert(said, Manifest)
+        manifest = msgspec.convert(said, Manifest)
     except msgspec.ValidationError as fault:
         raise BackupRefused(what=str(path), detail=str(fault)) from fault
+    # A path from a backup that somebody else has made must lead nowhere else.
+    for name in (manifest.base, *(one.name.removeprefix(f"{FILES}/") for one in manifest.files)):
+        if name in (".", "..") or "/" in name or "\0" in name:
+            detail = f"{name[:80]!r} is no name of a file in it"
+            raise BackupRefused(what=str(path), detail=detail)
+    return manifest
 
 
 def _own_digest(said: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 log, behind the records of the command itself and before its reply.
 
 Of equal refusals the first is recorded at once, the rest of the minute as one record with a count.
+When the first ones of a minute take BYTES_A_MINUTE, further ones are `others`: with the counts that
+come behind, a flood takes less than 1 MiB of the disk in any minute.
 """
 
 import msgspec
@@ -18,6 +20,9 @@ __all__ = ["Auditing"]
 
 KEYS_MAX = 10_000
 MINUTE_MS = 60_000
+BYTES_A_MINUTE = 200 << 10
+ENTRY_BYTES = 192
+"""What a refusal takes in the log beside its words: numbers, hashes, and the head of its record."""
 OTHERS = "others"
 NAMED_MAX = 50
 """So many changed sections are named."""
@@ -31,6 +36,8 @@ class Auditing:
         self._chain = chain
         self._counted: dict[_Key, tuple[int, int]] = {}
         """Refusals: when the first of this minute came, and how many after it."""
+        self._minute_ms = self._spent = 0
+        """When the present minute began, and the bytes of its first refusals."""
 
     def ordered(
         self, login: Login | None, order: Order, error: int, now_ms: int, fx: Effects
@@ -59,12 +66,22 @@ class Auditing:
     ) -> None:
         """A command, or a login, that is not allowed."""
         key = user[:63], source, action, resource[:255], error
-        if key not in self._counted and len(self._counted) >= KEYS_MAX:
+        if key not in self._counted and not self._has_room(key, now_ms):
             key = OTHERS, "", "", "", error
         began_ms, count = self._counted.get(key, (now_ms, -1))
         self._counted[key] = began_ms, count + 1
         if count < 0:
             self._refusal(key, 1, now_ms, fx)
+
+    def _has_room(self, key: _Key, now_ms: int) -> bool:
+        """Whether one more gets a record of its own."""
+        if now_ms - self._minute_ms >= MINUTE_MS:
+            self._minute_ms, self._spent = now_ms, 0
+        size = ENTRY_BYTES + sum(len(word.encode()) for word in key[:4])
+        if len(self._counted) >= KEYS_MAX or self._spent + size > BYTES_A_MINUTE:
+            return False
+        self._spent += size
+        return True
 
     def changed(
         self,

@@ -28,13 +28,14 @@ class Rig:
 
     def __init__(self):
         self.now_s, self.now_ms = 100.0, 1_800_000_000_000
-        self.turn_s, self.growth = 0.0, LogGrowth(1, 3, 0)
+        self.turn_s, self.growth, self.closed = 0.0, LogGrowth(1, 3, 0), 0
         self.servers, self.missing, self.files = [dict(SERVER)], [], []
         self.broken = self.rejected = self.differs = ""
         self.copies = {}
         self.alerts = Alerts(lambda: self.now_ms, lambda: self.now_s)
         parts = Parts(
             slowest_turn_s=lambda: self.turn_s,
+            closed_for_memory=lambda: self.closed,
             growth=lambda: self.growth,
             servers=lambda: self.servers,
             listeners_missing=lambda: self.missing,
@@ -70,6 +71,18 @@ def test_a_turn_of_the_main_loop_that_takes_long_is_told_for_a_minute(rig):
     rig.turn_s = 0.0
     for _ in range(LOOKS_KEPT - 1):
         assert rig.look().keys() == {"slow_main_loop"}
+    assert rig.look() == {}
+
+
+def test_connections_that_are_closed_for_their_bytes_are_told_for_a_minute(rig):
+    """It was a line of the log for each, and an operator saw nothing."""
+    rig.closed = 1
+    said = "closed in a minute: too many bytes were held for them"
+    assert rig.look() == {"memory_pressure": f"1 connection was {said}"}
+    rig.closed = 3
+    assert rig.look() == {"memory_pressure": f"3 connections were {said}"}
+    for _ in range(LOOKS_KEPT - 2):
+        assert rig.look().keys() == {"memory_pressure"}
     assert rig.look() == {}
 
 
