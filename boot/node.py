@@ -184,7 +184,7 @@ class NodeProcess:
         threading.Thread(target=self._tell_ready, args=(self._ready_fd,), daemon=True).start()
         try:
             self._gateway.run()
-        except OverflowError as fault:
+        except (OverflowError, MemoryError) as fault:
             self._on_fault(fault)
         return 1 if self._failed else 0
 
