@@ -13,6 +13,7 @@ import random
 import re
 import socket
 import threading
+import time
 import tracemalloc
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
@@ -418,32 +419,91 @@ def test_at_08_every_frame_at_every_time_leaves_no_state(held, told):
     told(8, cells=cells)
 
 
+def auth_of(size):
+    """An AUTH that takes so many bytes, with a wrong password."""
+    bare = len(wire.encode(wire.Auth("PASSWORD", "u", bytes(300))))
+    said = wire.encode(wire.Auth("PASSWORD", "u", b"x" * (300 + size - bare)))
+    assert len(said) == size
+    return said
+
+
+NUMBERS = (0, 1 << 31, (1 << 32) - 1)
+MUTATIONS = 2000
+
+
 def test_at_09_an_auth_that_is_too_much_costs_nothing(node, told):
-    """Sizes, nesting and lengths that lie."""
+    """Sizes, nesting and lengths that lie, -1 among them; then a valid one with bytes changed, left
+    out, repeated and cut. Time is that of the processor, the best of three."""
+    begun = b"\x94\xa8PASSWORD"
     payloads = [
-        b"\x94\xa8PASSWORD\xa1u\xc6" + (16 << 10).to_bytes(4, "big") + bytes(16 << 10) + b"\xc4\0",
+        auth_of((16 << 10) + 1),
+        auth_of(60 << 10),
         b"\x91" * 100_000,
+        b"\x81\xa1a" * 100_000,
         b"\xdd\x00\x0f\x42\x40" + b"\x90" * 1_000_000,
-        *[b"\xdd" + n.to_bytes(4, "big") for n in (0, 1 << 31, (1 << 32) - 1)],
-        *[b"\x94\xa8PASSWORD\xdb" + n.to_bytes(4, "big") for n in (0, 1 << 31, (1 << 32) - 1)],
+        begun + b"\xdd\x00\x0f\x42\x40" + b"\x90" * 1_000_000,
+        *[head + n.to_bytes(4, "big") for n in NUMBERS for head in (b"\xdd", b"\xdf", b"\xc6")],
+        *[begun + b"\xdb" + n.to_bytes(4, "big") for n in NUMBERS],
+        *[begun + head + b"\xff" for head in (b"", b"\xa1u", b"\xd9", b"\xc4", b"\xd3" * 8)],
+        b"\xff",
         b"\xc1",
         b"",
     ]
-    node.hello("p")
-    node.send("p", Kind.AUTH, payloads[0])
-    tracemalloc.start()
-    try:
-        for number, payload in enumerate(payloads, 10):
-            node.hello(number, number)
-            tracemalloc.reset_peak()
-            before = tracemalloc.get_traced_memory()[0]
-            told_ = [wire.decode_error(d) for _, d in node.send(number, Kind.AUTH, payload)]
-            most = tracemalloc.get_traced_memory()[1] - before
-            assert {type(one) for one in told_} == {hms.ProtocolError}
-            assert most < 1 << 20
-    finally:
-        tracemalloc.stop()
-    told(9, payloads=len(payloads), growth_max_kib=1024)
+    numbers = count(1)
+
+    def answered(payload):
+        """What is told, the most that it took, and the time of the processor."""
+        peer = next(numbers)
+        node.hello(peer, peer)
+        tracemalloc.reset_peak()
+        before, began = tracemalloc.get_traced_memory()[0], time.thread_time()
+        got = node.send(peer, Kind.AUTH, payload)
+        took_ms = (time.thread_time() - began) * 1000
+        most = tracemalloc.get_traced_memory()[1] - before
+        assert peer not in node.registry.numbers
+        return {type(wire.decode_error(data)) for _, data in got}, most, took_ms
+
+    told_16k, _, _ = answered(auth_of(16 << 10))
+    assert told_16k == {hms.LoginRefused}  # so much it may have
+    slowest_ms = most_bytes = 0
+    for payload in payloads:
+        times_ms = [answered(payload)[2] for _ in range(3)]
+        tracemalloc.start()
+        try:
+            kinds, most, _ = answered(payload)
+        finally:
+            tracemalloc.stop()
+        assert kinds == {hms.ProtocolError}, payload[:40]
+        slowest_ms, most_bytes = max(slowest_ms, min(times_ms)), max(most_bytes, most)
+    good = wire.encode(wire.Auth("PASSWORD", "nobody", b"wrong", b"domain"))
+    chance, found = random.Random(9), {}
+    for _ in range(MUTATIONS):
+        spoiled = bytearray(good)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(spoiled) + 1)
+            how = chance.randrange(4)
+            if how == 0:
+                spoiled[at : at + 1] = bytes([chance.randrange(256)])
+            elif how == 1:
+                del spoiled[at : at + chance.randint(1, 5)]
+            elif how == 2:
+                spoiled[at:at] = chance.randbytes(chance.randint(1, 9))
+            else:
+                spoiled[at:at] = spoiled[at : at + 8]
+        kinds, _, took_ms = answered(bytes(spoiled))
+        slowest_ms = max(slowest_ms, min(took_ms, answered(bytes(spoiled))[2]))
+        for kind in kinds:
+            found[kind.__name__] = found.get(kind.__name__, 0) + 1
+    told(
+        9,
+        payloads=len(payloads),
+        mutations=MUTATIONS,
+        growth_max_kib=most_bytes >> 10,
+        slowest_ms=round(slowest_ms, 2),
+        **{f"told_{name}": number for name, number in found.items()},
+    )
+    assert {*found} <= {"ProtocolError", "LoginRefused"}
+    assert most_bytes < 1 << 20
     assert not node.registry.numbers
 
 
@@ -510,6 +570,10 @@ def test_at_12_the_times_of_both_tell_nothing(tmp_path, held, told):
     assert figures["t"] < T_MAX or not ATTACKS_FULL
 
 
+SPRAYED = 1_000_000
+
+
+@pytest.mark.timeout(300)
 def test_at_13_a_flood_of_wrong_logins_runs_no_more_hashes_than_allowed(held, monkeypatch, told):
     """10,000 from one address, 10,000 from 50, and names without end."""
     monkeypatch.setattr("hms.server.logins.login_gate.verify", lambda *_: False)
@@ -523,9 +587,22 @@ def test_at_13_a_flood_of_wrong_logins_runs_no_more_hashes_than_allowed(held, mo
             strict.auth(number, f"u{number % 997}", "wrong")
         verified[sources] = strict.gate.verified
     limits = LoginLimits(10, 20, 200)
-    for number in range(KEYS_MAX + 50_000):
-        limits.take(f"u{number}", f"10.{number}", number)
-    told(13, hashes_1=verified[1], hashes_50=verified[50], entries=len(limits), lines=len(lines))
+    before, began = resident(SimpleNamespace(pid=os.getpid())), time.thread_time()
+    for number in range(SPRAYED):
+        limits.take(f"u{number}", f"2001:db8:{number:x}::/64", number)
+    took_us = (time.thread_time() - began) / SPRAYED * 1e6
+    grown = resident(SimpleNamespace(pid=os.getpid())) - before
+    told(
+        13,
+        hashes_1=verified[1],
+        hashes_50=verified[50],
+        entries=len(limits),
+        lines=len(lines),
+        sprayed=SPRAYED,
+        grown_mib=grown >> 20,
+        us_each=round(took_us, 1),
+    )
+    assert grown < GROWTH_MAX
 
     assert verified == {1: 10, 50: 200}
     assert len(limits) <= KEYS_MAX
