@@ -154,6 +154,8 @@ def test_at_40_no_secret_is_in_the_log_the_process_or_what_commands_print(
     }
     commands = ["config show", "user list", "user show u", "status", "audit list", "audit export"]
     commands += ["keys list", "security check", "permission list", "role list", "client list"]
+    commands += ["security export", "security export --running", "security diff"]
+    commands += ["security reload", "permission matrix"]
     monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
     for command in commands:
         for more in ([], ["--json"]):

@@ -1,16 +1,22 @@
 """AT-34: what is taken away while it is used ends, and counts no attempt."""
 
+import threading
+import time
+from contextlib import ExitStack
+
 import msgspec
 import pytest
 
 import hms
 from hms.boot.security_file import change_security
+from hms.client.xa_resource import HmsResource
 from hms.server.logins.security_document import RoleEntry
 from hms.wire import branch_requests as xa
 from hms.wire import structures as wire
 from hms.wire.frames import Action as SettleAction
 from hms.wire.frames import Kind, Settlement, encode_settle
 from hms.wire.packed_messages import FLAG_RETAIN, ROW, Head, encode_head
+from hms.wire.xid import Xid
 from tests.support.gated import GatedNode
 from tests.support.largest import pack, send
 from tests.support.secured import PASSWORD, document, secured_node
@@ -79,6 +85,118 @@ def test_a_thousand_consumers_are_closed_at_once_and_their_messages_return(node,
     assert isinstance(
         node.ask("p", wire.OpenConsumer(5000, 1, "queue", "orders", 1)), hms.NotAuthorized
     )
+
+
+class Crew:
+    """A connection with consumers at work, in a thread of its own: each message is acknowledged."""
+
+    def __init__(self, node, count):
+        login = {"user": "u", "password": PASSWORD, "exception_listener": self._told}
+        self.closed, self.done, self.in_doubt = [], [], []
+        self._connection = hms.connect(node.address, **login)
+        sessions = [self._connection.session(ack=hms.AckMode.CLIENT) for _ in range(10)]
+        queue = hms.Queue("orders")
+        self._consumers = [
+            one.consumer(queue, prefetch=2) for one in sessions for _ in range(count // 10)
+        ]
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _told(self, fault):
+        self.closed.append((time.perf_counter(), fault))
+
+    def _run(self):
+        left = list(self._consumers)
+        while left:
+            for consumer in list(left):
+                try:
+                    message = consumer.receive_nowait()
+                except hms.NotAuthorized:
+                    left.remove(consumer)
+                    continue
+                if message is None:
+                    continue
+                try:
+                    message.ack()
+                    self.done.append(message.body)
+                except hms.AcknowledgeLost:
+                    self.in_doubt.append(message.body)
+
+    def end(self):
+        self._thread.join(60)
+        self._connection.close()
+
+
+def test_a_thousand_consumers_of_a_real_node_lose_a_right_while_they_work(
+    tmp_path, record_property
+):
+    """Must show 6: all are closed, what they had goes to others and counts no attempt (one more
+    would make it a dead letter), each confirmed message is there once, and what a branch has
+    promised holds."""
+    of_u = ["consume queue:orders", "produce queue:orders", "transact node:*"]
+    held = document(u=of_u, v=["produce queue:orders"])
+    config = {"hms": {"queue": {"orders": {"redelivery_limit": 1}}}}
+    with secured_node(tmp_path, held, config) as node, ExitStack() as stack:
+        own = stack.enter_context(hms.connect(node.address))
+        sending = stack.enter_context(hms.connect(node.address, user="v", password=PASSWORD))
+        theirs = stack.enter_context(hms.connect(node.address, user="u", password=PASSWORD))
+        xid, branch = Xid(1, b"gt", b"b"), theirs.session(xa=True)
+        rm = HmsResource(theirs, branch)
+        assert rm.xa_start(xid) == 0
+        branch.producer(hms.Queue("orders")).send(b"of the branch")
+        assert (rm.xa_end(xid), rm.xa_prepare(xid)) == (0, 0)
+        crews = [Crew(node, CONSUMERS // 10) for _ in range(10)]
+        sent, stop = [], threading.Event()
+
+        def produce():
+            with sending.session() as session:
+                out = session.producer(hms.Queue("orders"))
+                while not stop.is_set():
+                    bodies = [b"%d" % (len(sent) + n) for n in range(50)]
+                    out.send_many(bodies)
+                    sent.extend(bodies)
+
+        producing = threading.Thread(target=produce)
+        producing.start()
+        wait_until(lambda: all(len(crew.done) > 20 for crew in crews), timeout_s=90)
+
+        began = time.perf_counter()
+        change_security(node.security, lambda d: without(d, "u", "consume queue:orders"))
+        wait_until(lambda: sum(len(crew.closed) for crew in crews) >= CONSUMERS, timeout_s=60)
+        last_s = max(at for crew in crews for at, _ in crew.closed) - began
+        stop.set()
+        producing.join(60)
+        for crew in crews:
+            crew.end()
+        faults = [fault for crew in crews for _, fault in crew.closed]
+        done = [body for crew in crews for body in crew.done]
+        in_doubt = [body for crew in crews for body in crew.in_doubt]
+        assert rm.xa_commit(xid) == 0
+        with own.session() as session:
+            inn = session.consumer(hms.Queue("orders"))
+            left = [one.body for one in iter(lambda: inn.receive(timeout_s=3), None)]
+        counts = own.administer("queue.show", {"name": "orders"})
+        dead = own.administer("queue.list", {})
+    dead = [row["waiting"] for row in dead if row["name"] == "HMS.DLQ"]
+    record_property(
+        "figures",
+        {
+            "must show": 6,
+            "consumers": CONSUMERS,
+            "closed_within_s": round(last_s, 2),
+            "sent": len(sent),
+            "done": len(done),
+            "in_doubt": len(in_doubt),
+            "left": len(left),
+        },
+    )
+    assert sum(isinstance(fault, hms.NotAuthorized) for fault in faults) == CONSUMERS
+    assert len({*done}) == len(done)
+    assert {*sent, b"of the branch"} == {*done, *left} | ({*in_doubt} - {*left})
+    assert not {*done} & {*left}
+    assert len({*left}) == len(left)
+    assert not sum(dead)
+    assert (counts["waiting"], counts["in_flight"]) == (0, 0)
 
 
 def test_a_producer_is_refused_at_its_next_send_and_goes_on_when_it_is_granted_again(node, held):
