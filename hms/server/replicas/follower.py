@@ -394,7 +394,7 @@ class Follower:
         if isinstance(said, Cut):
             self._confirmed.lower(Place(said.number, said.end))
         elif isinstance(said, Aside) and said.segments:
-            self._confirmed.lower(Place(min(said.segments), 0))
+            self._confirmed.lower(self._copy.end_before(min(said.segments)))
         self._copy.take(said, data)
         self._taken += 1
         self._mark = max(self._mark, getattr(said, "mark", 0))

@@ -33,7 +33,15 @@ from hms.server.replicas.promises import End
 from hms.store.files import is_whole_file
 from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.audit_files import keep_audit
-from hms.store.journal.disk import CREATE, PRIVATE_DISK, UPDATE, Disk, write_all
+from hms.store.journal.confirmed_place import Place
+from hms.store.journal.disk import (
+    CREATE,
+    PRIVATE_DISK,
+    REAL_DISK,
+    UPDATE,
+    Disk,
+    write_all,
+)
 from hms.store.journal.format import SEGMENT_HEADER_BYTES, unpack_segment_header
 from hms.store.journal.segment_manager import LogLimits
 from hms.store.journal.segment_walk import (
@@ -71,6 +79,7 @@ class LogCopy:
     def __init__(self, disk: Disk, folder: Path, limits: LogLimits = NO_LIMITS) -> None:
         self._disk, self._folder, self._limits = disk, folder, limits
         self._files = folder / FILES_FOLDER
+        self._files_disk = PRIVATE_DISK if disk is REAL_DISK else disk
         self._open: dict[int, int] = {}
         self._unsynced: set[int] = set()
         self._part: tuple[str, int] | None = None
@@ -110,14 +119,18 @@ class LogCopy:
     def _end(self, number: int) -> int:
         """Behind the last record that verifies: a power cut may have left any part of what was not
         synced, also what lies behind a gap."""
+        with suppress(StoreCorrupt):  # it gets all of it anew
+            return self._walked(number).at
+        return SEGMENT_HEADER_BYTES
+
+    def _walked(self, number: int) -> Walk:
+        """Behind the last record that verifies. StoreCorrupt for a header that does not."""
         file = self._find(number)
         assert file is not None
-        with suppress(StoreCorrupt):  # it gets all of it anew
-            info = read_info(self._disk, file, number, is_last=True)
-            walk = Walk(self._disk, self._fd(number), info)
-            deque(walk.records(), maxlen=0)
-            return walk.at
-        return SEGMENT_HEADER_BYTES
+        info = read_info(self._disk, file, number, is_last=True)
+        walk = Walk(self._disk, self._fd(number), info)
+        deque(walk.records(), maxlen=0)
+        return walk
 
     def _settle(self, number: int, end: int) -> None:
         """What a process before this one wrote may never have been synced, or its sync failed, and
@@ -273,12 +286,29 @@ class LogCopy:
     def _drop(self, said: Drop) -> None:
         """From the newest on, so that a crash leaves no gap."""
         for number in sorted(said.segments, reverse=True):
+            self._unseal_before(number)
             self._forget(number)
             for suffix in (LOG_SUFFIX, PINNED_SUFFIX):
                 self._disk.unlink(segment_file(self._folder, number, suffix))
             self._disk.fsync_dir(self._folder)
         for name in said.files:
             self._disk.unlink(self._files / _checked(name))
+
+    def _unseal_before(self, number: int) -> None:
+        """A seal says that another segment follows. The newest one is about to go: the one before
+        it loses its seal first, else this copy would look as if it had lost what followed."""
+        if number != self.newest_now() or self._find(number - 1) is None:
+            return
+        with suppress(StoreCorrupt):  # what is damaged stays so
+            walk = self._walked(number - 1)
+            if walk.is_at_seal():
+                self._zero(number - 1, walk.at)
+
+    def end_before(self, number: int) -> Place:
+        """Where the log ends without this segment and all that follow it."""
+        if self._find(number - 1) is None:
+            return Place(number, 0)
+        return Place(number - 1, self._end(number - 1))
 
     # what nobody adopted
 
@@ -290,6 +320,7 @@ class LogCopy:
                 continue
             target = self._aside(number)
             has_records = self._end(number) > SEGMENT_HEADER_BYTES
+            self._unseal_before(number)
             self._forget(number)
             if has_records and not self._has(target):
                 self._disk.rename(file, target)
@@ -432,9 +463,9 @@ class LogCopy:
         name, incoming = _checked(said.name), self._files / _INCOMING
         if said.offset == 0:
             self._end_part()
-            PRIVATE_DISK.make_dir(self._files)
+            self._files_disk.make_dir(self._files)
             self._disk.unlink(incoming)
-            self._part = name, PRIVATE_DISK.open(incoming, CREATE)
+            self._part = name, self._files_disk.open(incoming, CREATE)
         if self._part is None or self._part[0] != name:
             raise ReplicaFrameBad(detail=f"file {name} does not begin at its beginning")
         fd = self._part[1]

@@ -30,6 +30,7 @@ from hms.server.replicas.frames import (
     Aside,
     Beat,
     Cut,
+    Drop,
     Envelope,
     Segment,
     Write,
@@ -47,9 +48,11 @@ from hms.store.journal.format import (
     Author,
     Entry,
     pack_records,
+    pack_seal,
     pack_segment_header,
     unpack_segment_header,
 )
+from hms.store.journal.recovery import Recovery
 
 LOG = "ab" * 16
 MEMBERS = (Member("a", "1" * 32, 4), Member("b", "2" * 32, 7))
@@ -250,6 +253,58 @@ def test_whole_segments_are_set_aside_and_the_newest_are_kept(tmp_path):
     names = aside_names(REAL_DISK, tmp_path)
     assert list(tmp_path.glob("*.log")) == []
     assert [int(name[:16]) for name in names] == list(range(4, ASIDE_MAX + 4))
+
+
+@pytest.fixture
+def sealed(tmp_path):
+    """A copy with two segments, the first one sealed, and how its log ends to a reader."""
+    one = LogCopy(REAL_DISK, tmp_path)
+    first, data = segment(1, 3, b"adopted ")
+    one.take(Segment(0, 1, 4096, ".log"), first)
+    one.take(Segment(0, 2, 4096, ".log"), pack_segment_header(Author(7, 3), 2, 2, 1))
+    data += pack_seal(2, unpack_segment_header(first).salt)
+    one.take(Write(0, 1, 64, crc32(data)), data)
+    entry = Entry(2, 2, 1, 1, (b"never ad",), 8)
+    salt = unpack_segment_header((tmp_path / f"{2:016d}.log").read_bytes()).salt
+    never = b"".join(pack_records([entry], salt))
+    one.take(Write(0, 2, 64, crc32(never)), never)
+    one.sync()
+    return one
+
+
+@pytest.mark.parametrize("said", [Aside([2]), Drop([2], [])])
+def test_a_copy_whose_newest_segment_goes_has_lost_nothing(said, sealed, tmp_path):
+    """A seal says that a segment follows: with one at its end the copy counted as damaged, until a
+    primary came that may never have come."""
+    assert sealed.end_before(2) == Place(1, 104)
+
+    sealed.take(said, b"")
+
+    assert sealed.tail() == (End(3, 1, 104), True)
+    recovery = Recovery(REAL_DISK, tmp_path, 7)
+    assert [bytes(payload) for _, _, _, payload, _ in recovery.records()] == [b"adopted "]
+
+
+def test_a_copy_that_lost_its_newest_segment_is_not_whole(sealed, tmp_path):
+    """The same end, when nobody had it go."""
+    (tmp_path / f"{2:016d}.log").unlink()
+
+    assert sealed.tail()[1] is False
+
+
+def test_the_seal_goes_before_what_follows_it(sealed, tmp_path, monkeypatch):
+    """A crash in between leaves a log that is whole."""
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(REAL_DISK), "rename", crash)
+    with pytest.raises(KeyboardInterrupt):
+        sealed.take(Aside([2]), b"")
+
+    recovery = Recovery(REAL_DISK, tmp_path, 7)
+    found = [bytes(payload) for _, _, _, payload, _ in recovery.records()]
+    assert found == [b"adopted ", b"never ad"]
 
 
 def test_no_clock_that_can_be_set_is_read_by_the_copies():
