@@ -391,7 +391,7 @@ class Follower:
     def _next(self, said: Told, data: bytes) -> None:
         if not self._is_resumed and not isinstance(said, Drop | Aside):
             return  # it joins anew
-        if isinstance(said, Cut):
+        if isinstance(said, Cut) and said.number >= self._copy.newest_now():  # else more stays
             self._confirmed.lower(Place(said.number, said.end))
         elif isinstance(said, Aside) and said.segments:
             self._confirmed.lower(self._copy.end_before(min(said.segments)))

@@ -786,6 +786,8 @@ class Primary:
                     theirs = link.ends.get(number, 0)
                     link.at = resumes_at(theirs, link.end)
                     self._tell(link, Segment(0, number, header[1], file.suffix), header[0])
+                    if number != self._current:  # first: what follows may come, and a crash
+                        self._tell(link, Cut(number, link.end))
                 link.end = max(link.end, self._ends.get(number, 0))
                 size = min(BYTES_MAX, self._sends_up_to(link, number) - link.at)
                 data = self._disk.pread(fd, size, link.at)
@@ -798,11 +800,6 @@ class Primary:
             if link.at >= max(link.end, self._ends.get(number, 0)):
                 link.todo.popleft()
                 link.at = None
-                is_done = True
-            else:
-                is_done = False
-        if is_done and number != self._current:
-            self._tell(link, Cut(number, link.end))
 
     def _some_past(self, link: _Link, number: int) -> None:
         """The next bytes of a segment of the history; the older ones go with one that is gone."""
