@@ -3,11 +3,14 @@
 The copy follows until it leads; then the node process reads its log as after a crash.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec import structs
 
 from hms.boot import compose
 from hms.boot.config import load
@@ -17,10 +20,12 @@ from hms.boot.secrets_of import password_of
 from hms.errors.catalogue import (
     ArbiterUnavailable,
     LinkKeyError,
+    ReplicaAddressInUse,
     ReplicasBegun,
     ReplicasNotBegun,
     StoreCorrupt,
 )
+from hms.errors.tree import HmsError
 from hms.server.arbiter import Arbiter, Configuration, Member, Standing
 from hms.server.arbiter.etcd import EtcdArbiter
 from hms.server.arbiter.postgresql import PostgresqlArbiter
@@ -36,7 +41,7 @@ from hms.server.replicas.copy_state import (
 from hms.server.replicas.damage import damage_of, note_damages
 from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.leadership import Leadership
-from hms.server.replicas.link import Group, Peer, PrimarySocket
+from hms.server.replicas.link import Group, Held, Peer, PrimarySocket, now_s
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import Lead
 from hms.server.replicas.replica_disk import FilesDisk, ReplicaDisk
@@ -61,6 +66,8 @@ __all__ = [
     "peers_now",
 ]
 
+
+log = logging.getLogger("hms.replicas")
 
 Found = TypeVar("Found")
 LOOK_AGAIN_S: Final = 1.0
@@ -112,6 +119,7 @@ def lead(
             state = _state(arbiter, group, config, node)
             about = group.me, state.copy_id, state.starts + 1, state.promised, state.log
             leadership = Leadership(*about, group.lease_s)
+            until_opened.callback(Held(group).close)
             door = _door(config, node, leadership)
             until_opened.callback(door.close)
             scrubbing = Scrubbing(REAL_DISK, node.store, config.replicas[group.me].scrub_s)
@@ -121,12 +129,23 @@ def lead(
                 door.open()
                 waits(what)
 
-            both = stands_by, pauses
-            limits = compose.log_limits(node)
+            def learn() -> Mapping[str, Peer]:
+                return _learned(config, node, group.peers)
+
             follower = Follower(
-                group, node.store, REAL_DISK, arbiter, leadership, state, *both, limits=limits
+                group,
+                node.store,
+                REAL_DISK,
+                arbiter,
+                leadership,
+                state,
+                stands_by,
+                pauses,
+                limits=compose.log_limits(node),
+                learn=learn,
             )
-            won, socket = _won(group, node, arbiter, leadership, follower, stands_by, pauses)
+            about_us = node, arbiter, leadership, follower
+            won, socket, group = _won(group, learn, *about_us, stands_by, pauses)
         except BaseException:
             arbiter.close()
             raise
@@ -143,6 +162,7 @@ def lead(
             silent_since_s=won.silent_since_s,
         )
         try:
+            primary.hold()
             store = _store(config, node, primary)
         except BaseException:
             primary.stop()
@@ -172,18 +192,27 @@ def _store(config: Config, node: Node, primary: Primary) -> Journal:
 
 def _won(
     group: Group,
+    learn: Callable[[], Mapping[str, Peer]],
     node: Node,
     arbiter: Arbiter,
     leadership: Leadership,
     follower: Follower,
     waits: Callable[[str], None],
     pauses: Callable[[], None],
-) -> tuple[Won, PrimarySocket]:
-    """An epoch that enough copies have promised; until then this one follows."""
+) -> tuple[Won, PrimarySocket, Group]:
+    """An epoch that enough copies have promised, and the group as it is then; until then this one
+    follows."""
     while True:
         won = follower.run()
+        group = structs.replace(group, peers=learn())
         try:
             socket = PrimarySocket(group)
+        except ReplicaAddressInUse as fault:
+            log.error("%s does not lead: %s", group.me, fault)  # noqa: TRY400
+            with suppress(ArbiterUnavailable):
+                arbiter.resign()
+            leadership.gave_back(now_s())
+            continue
         except BaseException:
             arbiter.resign()
             raise
@@ -199,7 +228,7 @@ def _won(
             socket.close()
             raise
         if isinstance(outcome, Lead):
-            return won, socket
+            return won, socket, group
 
 
 def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:
@@ -315,6 +344,15 @@ def peers_now(config: Config, node: Node) -> dict[str, Peer]:
     """All replicas of a node, as its hms.conf has them by now. ConfigError."""
     now = load(config.path)
     return _peers(now, now.node(node.name))
+
+
+def _learned(config: Config, node: Node, known: Mapping[str, Peer]) -> Mapping[str, Peer]:
+    """The same, for one that follows: an hms.conf that cannot be read adds nobody."""
+    try:
+        return {**known, **peers_now(config, node)}
+    except HmsError as fault:
+        log.warning("replicas that were added are not known: %s", fault)
+        return known
 
 
 def await_members(

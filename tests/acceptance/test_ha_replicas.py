@@ -461,12 +461,39 @@ def test_a_switchover_is_refused_where_it_would_lose_work(tmp_path, arbiter):
         assert bodies(b, a) == [b"work"]
 
 
+def test_a_standby_learns_at_once_that_its_address_is_taken(tmp_path, arbiter):
+    """Not when it is to lead, and its process would end; afterwards nothing else gets the port."""
+    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+        a.boot()
+        with socket.socket() as other:
+            other.bind(replica_address(b, "b"))
+            other.listen()
+            with pytest.raises(hms.BootFailed, match="HMS-5070"):
+                b.boot()
+        b.boot()
+        wait_for_both(a)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(replica_address(b, "b"))
+        sender = Sender((a, b))
+        sender.wait_for(20)
+        a.kill()
+        sender.wait_for(5)
+        sender.end()
+
+        assert bodies(b) == sender.confirmed
+
+
+def replica_address(one, name):
+    """Host and port of a replica, as a machine's hms.conf has them."""
+    config = tomllib.loads(Path(one.config_file).read_text())
+    host, _, port = config["replica"][name]["address"].removeprefix("tcp://").rpartition(":")
+    return host, int(port)
+
+
 def send_garbage(one):
     """To its replica's port: no ZeroMQ at all, and frames that no copy sends."""
-    config = tomllib.loads(Path(one.config_file).read_text())
-    address = config["replica"]["a"]["address"]
-    host, _, port = address.removeprefix("tcp://").rpartition(":")
-    with socket.create_connection((host, int(port)), WAIT_S) as raw:
+    address = tomllib.loads(Path(one.config_file).read_text())["replica"]["a"]["address"]
+    with socket.create_connection(replica_address(one, "a"), WAIT_S) as raw:
         raw.sendall(os.urandom(200))
     with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
         stranger.connect(address)

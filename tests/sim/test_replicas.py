@@ -12,7 +12,7 @@ from hms.server.replicas.frames import BeatAck
 from hms.server.replicas.log_copy import LogCopy
 from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file, segment_numbers
 from tests.sim.replicas import hostile
-from tests.sim.replicas.world import FOLDER, LOG, World
+from tests.sim.replicas.world import FOLDER, LEASE_S, LOG, World
 
 WORLDS = 400 if os.environ.get("HMS_HA") == "full" else 3
 FIRST, WORLDS_MAX = 15, WORLDS + 20
@@ -25,7 +25,12 @@ def test_nothing_confirmed_is_lost_and_no_copy_breaks_an_invariant():
     changes = switchovers = set_aside = attacks = damages = 0
     outcomes = Counter()
     for seed in range(FIRST, FIRST + WORLDS_MAX):
-        is_covered = set_aside and damages and outcomes.keys() >= {"Lead", "GiveWay", "GaveUp"}
+        is_covered = (
+            set_aside
+            and damages
+            and switchovers >= WORLDS
+            and outcomes.keys() >= {"Lead", "GiveWay", "GaveUp"}
+        )
         if seed >= FIRST + WORLDS and is_covered:
             break
         world = World(seed, copies=(3, 2, 5)[seed % 3])
@@ -63,6 +68,24 @@ def test_what_once_kept_a_group_from_going_on_does_not():
     assert World(9001, 3).run(6000) == []
 
 
+@pytest.mark.parametrize("copies", [2, 3])
+def test_a_log_that_is_read_for_longer_than_a_lease_is_no_reason_to_take_over(copies):
+    """Else the next one would read it as long, and so on."""
+    world = World(5, copies)
+    world.heal()
+    led = next(name for name, one in world.processes.items() if one.log is not None)
+    before = world.configuration().epoch
+    world.reading_s = lambda: 5 * LEASE_S
+    world.kill(led, is_power=False)
+
+    world.heal()
+    while not any(one.log for one in world.processes.values()):
+        world.step()
+
+    assert world.faults == []
+    assert world.configuration().epoch == before + 1
+
+
 def test_a_seed_gives_the_same_bytes_at_every_copy_again():
     """What is found can be looked at."""
     first, second = World(3, copies=3), World(3, copies=3)
@@ -86,7 +109,7 @@ def test_a_copy_that_catches_up_may_take_over_at_any_moment(monkeypatch):
 
     def looked_at(self, said, data):
         take(self, said, data)
-        number = segment_numbers(disk, FOLDER, ".log")[-1] if disk.names else 0
+        number = max(segment_numbers(disk, FOLDER, ".log"), default=0)
         if self._disk is disk and number:
             info = read_info(disk, segment_file(FOLDER, number), number, is_last=True)
             with opened(disk, info.file) as fd:

@@ -69,6 +69,10 @@ class Confirmation:
         self.confirmed = 0
         self._peers: dict[str, _Peer] = {}
 
+    def begins(self, now_s: float) -> None:
+        """The log was read: only from now on do the others come."""
+        self._begun_s = now_s
+
     # what copies have
 
     def joined(self, member: Member, now_s: float) -> None:

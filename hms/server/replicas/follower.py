@@ -6,7 +6,7 @@ all that is there, one sync, one answer.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -45,7 +45,7 @@ from hms.server.replicas.frames import (
     decode,
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
-from hms.server.replicas.link import FollowerLink, FollowerSocket, Group, now_s
+from hms.server.replicas.link import FollowerLink, FollowerSocket, Group, Peer, now_s
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy, Told
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import Disk
@@ -90,14 +90,16 @@ class Follower:
         link: Callable[[Group, str], FollowerLink] = FollowerSocket,
         clock_s: Callable[[], float] = now_s,
         limits: LogLimits = NO_LIMITS,
+        learn: Callable[[], Mapping[str, Peer]] = dict,
     ) -> None:
+        """learn: the replicas as hms.conf has them now."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._leadership, self._state = leadership, state
         self._waits, self._pauses = waits, pauses
         self._copy = LogCopy(disk, folder, limits)
         self._confirmed = ConfirmedPlace(disk, folder)
         self._marks = ArchiveMarks(disk, folder)
-        self._make_link, self._clock_s = link, clock_s
+        self._make_link, self._clock_s, self._learn = link, clock_s, learn
         self._link: FollowerLink | None = None
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
@@ -239,7 +241,7 @@ class Follower:
 
     def _follow(self, primary: str) -> None:
         """Connect and join, again while nothing comes."""
-        if primary == self._group.me or primary not in self._group.peers:
+        if primary == self._group.me or not self._knows(primary):
             return
         is_same = self._link is not None and self._link.primary == primary
         if is_same and self._clock_s() - self._joined_s < self._beats_s:
@@ -247,6 +249,14 @@ class Follower:
         self._hang_up()
         self._link = self._make_link(self._group, primary)
         self._join()
+
+    def _knows(self, primary: str) -> bool:
+        """Where it is; one that was added while this copy ran is looked for in hms.conf."""
+        if primary and primary not in self._group.peers:
+            self._group = structs.replace(self._group, peers={**self._group.peers, **self._learn()})
+            if primary not in self._group.peers:
+                self._waits(f"[replica.{primary}], which hms.conf here does not have")
+        return primary in self._group.peers
 
     def _join(self) -> None:
         self._joined_s, self._is_resumed = self._clock_s(), False

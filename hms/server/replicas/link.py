@@ -4,10 +4,12 @@ Beyond loopback both ends show keys of the group (CURVE), and each knows the oth
 """
 
 import os
+import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 import zmq
@@ -23,6 +25,7 @@ __all__ = [
     "FollowerLink",
     "FollowerSocket",
     "Group",
+    "Held",
     "Peer",
     "PrimaryLink",
     "PrimarySocket",
@@ -180,6 +183,25 @@ class PrimarySocket(_Link):
         super().close()
         if hasattr(self, "_wake"):
             os.close(self._wake)
+
+
+class Held:
+    """The address of a copy that follows. Nobody listens there, so who connects is refused; nothing
+    else gets the port meanwhile, no outgoing connection either. ReplicaAddressInUse at once."""
+
+    def __init__(self, group: Group) -> None:
+        PrimarySocket(group).close()
+        parts = urlsplit(group.peers[group.me].address)
+        host = parts.hostname or ""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # it could be bound just now
+            self._socket.bind((host, parts.port or 0))
+
+    def close(self) -> None:
+        """Leave the port to whoever wants it."""
+        self._socket.close()
 
 
 class FollowerSocket(_Link):

@@ -166,6 +166,8 @@ class Primary:
         """Who wants a mark confirmed waits here."""
         self._outbox: deque[tuple[Said, bytes]] = deque()
         self._links: dict[bytes, _Link] = {}
+        self._early: dict[str, bytes] = {}
+        """Routes of copies that came while the log was read, by name."""
         self._headers: dict[int, tuple[bytes, int]] = {}
         self._ends: dict[int, int] = {}
         """Of segments that were written in this start."""
@@ -198,6 +200,9 @@ class Primary:
         """See Copies; the first one is the sign to begin."""
         is_first = not self._current
         with self._changed:
+            if is_first:
+                self._confirmation.begins(self._clock_s())
+                self._renew_at_s = float("-inf")
             self._headers[number] = header, size
             self._ends[number] = SEGMENT_HEADER_BYTES
             self._current = number
@@ -207,9 +212,15 @@ class Primary:
             self.start()
         self._socket.wake()
 
+    def hold(self) -> None:
+        """Lead while the log is read: the lease is kept, and copies that come wait. Else another
+        one would take over in a long recovery, and read as long."""
+        self._start()
+
     def _start(self) -> None:
         for thread in self._threads:
-            thread.start()
+            if thread.ident is None:
+                thread.start()
 
     def written(self, number: int, offset: int, data: bytes) -> None:
         """See Copies. Before the first segment of this start nobody is connected."""
@@ -425,11 +436,10 @@ class Primary:
         with self._changed:
             self._is_over = True
             self._wake_all()
-        if self._current:
-            self._socket.wake()
-            for thread in self._threads:
-                if thread is not threading.current_thread():
-                    thread.join(JOIN_S)
+        self._socket.wake()
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join(JOIN_S)
         self._resign()
         self._arbiter.close()
         self._socket.close()
@@ -476,7 +486,8 @@ class Primary:
             with self._changed:
                 if self._is_over or self._fault is not None:
                     return
-                if self._confirmation.wanted(self._clock_s()) is None or self._confirmation.asked:
+                is_free = self._current and not self._confirmation.asked
+                if not is_free or self._confirmation.wanted(self._clock_s()) is None:
                     self._changed.wait(self._group.lease_s / LOOKS_PER_LEASE)
 
     def _keep_once(self) -> bool:
@@ -485,7 +496,7 @@ class Primary:
             if self._is_over or self._fault is not None:
                 return False
             at_s = self._clock_s()
-            wanted = self._confirmation.wanted(at_s)
+            wanted = self._confirmation.wanted(at_s) if self._current else None
             if wanted is not None:
                 self._confirmation.asking(wanted)
                 if not self._confirmation.may_ask(wanted):
@@ -546,7 +557,7 @@ class Primary:
         if self._leadership.role is Role.DEPOSED:
             theirs = self._leadership.seen
             self._fail(StoreFenced(path=str(self._folder), theirs=theirs, ours=self.epoch))
-        elif not self._leadership.is_proved(self._clock_s()):
+        elif self._current and not self._leadership.is_proved(self._clock_s()):
             detail = f"neither the arbiter nor enough copies said so for {self._group.lease_s:g} s"
             self._fail(LeadershipLost(replica=self._group.me, node=self._group.node, detail=detail))
         else:
@@ -566,6 +577,12 @@ class Primary:
         self._to_all(Bye())
 
     def _serve_once(self) -> None:
+        if not self._current:
+            self._hold_line()
+            return
+        for route in self._early.values():
+            self._send(route, Rejoin())
+        self._early.clear()
         for parts in self._socket.received():
             self._receive(parts[0], parts[1:])
         self._send_outbox()
@@ -580,6 +597,30 @@ class Primary:
             self._to_all(Beat(at_s))
             if mark := self._marks.news():
                 self._to_all(Mark(mark))
+
+    def _hold_line(self) -> None:
+        """The log is read: who comes is told that this copy lives, and joins later."""
+        for route, *parts in self._socket.received():
+            with suppress(ReplicaFrameBad):
+                self._came_early(route, decode(parts)[0])
+        at_s = self._clock_s()
+        if at_s >= self._beat_at_s:
+            self._beat_at_s = at_s + self._group.lease_s / BEATS_PER_LEASE
+            self._to_all(Beat(at_s))
+
+    def _came_early(self, route: bytes, envelope: Envelope) -> None:
+        name, said = envelope.replica, envelope.said
+        is_peer = name in self._group.peers and name != self._group.me
+        if envelope.log != self._leadership.log or not is_peer:
+            return
+        if isinstance(said, Join) and said.promised <= self.epoch:
+            self._early[name] = route
+            self._send(route, Beat(self._clock_s()))
+        elif isinstance(said, Join):
+            with self._changed:
+                self._leadership.saw(said.promised)
+        elif isinstance(said, Bye) and self._early.get(name) == route:
+            del self._early[name]
 
     def _tell_place(self) -> None:
         """To who reads this copy, and to the copies that have all before it."""
@@ -879,8 +920,8 @@ class Primary:
     # saying
 
     def _to_all(self, said: Said) -> None:
-        for link in list(self._links.values()):
-            self._send(link.route, said)
+        for route in (*self._links, *self._early.values()):
+            self._send(route, said)
 
     def _tell(self, link: _Link, said: Said, data: bytes = b"") -> None:
         """Counted: the copy says how many it took."""

@@ -141,6 +141,11 @@ def tail_cut_for_good(patch):
     patch.setattr(LogCopy, "_copy_aside", lambda self, number: self._tails.pop(number))
 
 
+def file_not_sent(patch):
+    """A record is acknowledged without the file that it names."""
+    patch.setattr(Primary, "_send_file", lambda *_: None)
+
+
 def shorter_tail_adopted(patch):
     """Any candidate with enough promises leads, whoever goes furthest."""
     verdict = Promises.verdict
@@ -257,6 +262,7 @@ PLANTS = [
     admitted_while_it_lacks_some,
     unconfirmed_shown,
     gap_taken_for_whole,
+    file_not_sent,
 ]
 
 PLANTS_OF_THREE = [

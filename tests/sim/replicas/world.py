@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import re
 from collections import Counter, deque
 from itertools import combinations, count
 from pathlib import Path
@@ -27,7 +28,7 @@ from hms.server.replicas.follower import Follower
 from hms.server.replicas.frames import Bye
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
-from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
+from hms.server.replicas.log_copy import ASIDE_MAX, FILES_FOLDER, LogCopy, aside_names
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import Lead, promises_needed
 from hms.store.journal.confirmed_place import NOTHING, place_in
@@ -53,13 +54,25 @@ FOLDER = Path("/copy")
 LOG, UID, LEASE_S, SEGMENT = "1f" * 16, 7, 5.0, 4096
 KIND = 1
 HEAL_STEPS = 4000
+STORED, GONE = rb"\+([0-9a-f-]{90})\)", rb" -([0-9a-f-]{90})\)"
+"""What a record says of a file."""
 
 
 class Disk(SimDisk):
-    """Of one machine."""
+    """Of one machine: the folder of a copy, and that of its files."""
+
+    def key(self, path):
+        is_file = path.parent.name == FILES_FOLDER
+        return f"{FILES_FOLDER}/{path.name}" if is_file else path.name
+
+    def list_dir(self, path):
+        inside = f"{FILES_FOLDER}/"
+        if path.name == FILES_FOLDER:
+            return sorted(n.removeprefix(inside) for n in self.names if n.startswith(inside))
+        return sorted(name for name in self.names if not name.startswith(inside))
 
     def size_and_age(self, path):
-        if path.name not in self.names:
+        if self.key(path) not in self.names:
             raise FileNotFoundError(path)
         return super().size_and_age(path)
 
@@ -79,6 +92,8 @@ class Log:
         found = [(lsn, bytes(payload)) for lsn, _, _, payload, _ in recovery.records()]
         recovery.cut_tail()
         world.opened(name, found)
+        for gone in re.findall(GONE, b"".join(body for _, body in found)):
+            self.disk.unlink(FOLDER / FILES_FOLDER / gone.decode())
         self.lsn, self.number = recovery.next_lsn, recovery.next_number - 1
         self.fd = self.salt = self.at = None
         self.batch = None
@@ -110,8 +125,9 @@ class Log:
 
     def write(self, records):
         """Records on their way; one batch at a time."""
+        files = [self._names_a_file() for _ in range(records)]
         payloads = [
-            b"(%d %s)" % (next(self.world.bodies), self.name.encode()) for _ in range(records)
+            b"(%d %s%s)" % (next(self.world.bodies), self.name.encode(), file) for file in files
         ]
         size = sum(record_bytes(len(payload)) for payload in payloads)
         if self.at + size + RECORD_HEADER_BYTES > SEGMENT:
@@ -127,6 +143,33 @@ class Log:
         self.batch = [records, (self.number, self.at, data), None]
         self.at, self.lsn = end, self.lsn + len(payloads)
 
+    def _names_a_file(self):
+        """Of a record: at times a file that is there in full, or one that is needed no more."""
+        rng, files = self.world.rng, self.world.files
+        how = rng.random()
+        if how < 0.05:
+            bits = rng.getrandbits
+            name = f"{bits(64):016x}-{bits(32):08x}-{bits(256):064x}"
+            self._store(name, rng.randbytes(rng.randint(0, 2000)))
+            return b" +%s" % name.encode()
+        if how < 0.08 and files:
+            name = rng.choice(sorted(files))
+            del files[name]
+            return b" -%s" % name.encode()
+        return b""
+
+    def _store(self, name, data):
+        """As the files of messages are: whole, safe and with their name before a record has it."""
+        part, file = FOLDER / FILES_FOLDER / "upload", FOLDER / FILES_FOLDER / name
+        self.disk.unlink(part)
+        with opened(self.disk, part, CREATE) as fd:
+            write_all(self.disk, fd, [data], 0)
+            self.disk.fsync(fd)
+        self.disk.rename(part, file)
+        self.disk.fsync_dir(FOLDER)
+        self.world.stored[name.encode()] = data
+        self.primary.file_there(name)
+
     def step(self):
         """Sync, or see whether enough copies have it."""
         if self.batch is None:
@@ -140,6 +183,9 @@ class Log:
             records, place, _ = self.batch
             self.batch = None
             self.world.confirm(self.name, self.epoch, records, place)
+            for gone in re.findall(GONE, b"".join(body for _, body in records)):
+                self.disk.unlink(FOLDER / FILES_FOLDER / gone.decode())
+                self.primary.file_gone(gone.decode())
         return True
 
 
@@ -174,6 +220,9 @@ class Process:
                 self._follow()
             else:
                 self._ask()
+            return
+        if self.log is None:
+            self._read()
             return
         how = self.world.rng.random()
         if how < 0.3:
@@ -239,7 +288,19 @@ class Process:
             clock_s=lambda: world.clock_s(name),
         )
         self.primary.start = lambda: None
-        self.log = Log(world, name, self.primary, won.configuration.epoch)
+        self.reads_until_s = world.now_s + world.reading_s()
+
+    def _read(self):
+        """Its log, which may take longer than a lease."""
+        world = self.world
+        if world.now_s >= self.reads_until_s:
+            epoch = self.won.configuration.epoch
+            self.log = Log(world, self.name, self.primary, epoch)
+            return
+        self.primary._serve_once()
+        self.primary._keep_once()
+        if self.primary._fault is not None:
+            raise self.primary._fault
 
 
 class World:
@@ -259,6 +320,9 @@ class World:
         self.confirmed, self.last_place, self.role_changes = [], None, 0
         self.switchovers = 0
         self.read = NOTHING, b""
+        self.places = {}
+        self.stored, self.files = {}, {}
+        """Bytes of files by name, and those of them that confirmed records need."""
         self.set_aside = self.attacks = 0
         self.clocks = {
             name: (self.rng.uniform(-1e6, 1e6), self.rng.uniform(0.99, 1.01)) for name in self.names
@@ -311,6 +375,10 @@ class World:
         begun_s, drift = self.clocks[name]
         return begun_s + self.now_s * drift
 
+    def reading_s(self):
+        """How long a log is read."""
+        return self.rng.random() * 3 * LEASE_S if self.rng.random() < 0.1 else 0
+
     def make_id(self):
         return f"{self.rng.getrandbits(128):032x}"
 
@@ -358,6 +426,10 @@ class World:
         self.check_read(name)
         if missing:
             self.fault(f"H6: {name} leads and lacks {len(missing)} confirmed, from {missing[0]} on")
+        for file, data in self.files.items():
+            inode = self.disks[name].names.get(f"{FILES_FOLDER}/{file}")
+            if inode is None or inode.cache != data:
+                self.fault(f"H11: {name} leads and lacks file {file}")
 
     def look_at_readable(self):
         """What a reader of a copy may see by now."""
@@ -365,6 +437,10 @@ class World:
             disk = self.disks[name]
             told = disk.names.get("CONFIRMED")
             place = None if told is None else place_in(bytes(told.cache))
+            if place is not None and place < self.places.get(name, NOTHING):
+                self.fault(f"H10: {name} may be read up to {place}, was {self.places[name]}")
+            if place is not None:
+                self.places[name] = place
             if place is not None and place > self.read[0]:
                 file = disk.names.get(segment_file(FOLDER, place.segment).name)
                 there = b"" if file is None else bytes(file.cache[: place.offset])
@@ -388,6 +464,25 @@ class World:
         self.confirmed += records
         self.last_place = place
         self.check_durable("H4")
+        self._check_files(records)
+
+    def _check_files(self, records):
+        """H11: enough members have each file that a confirmed record names, safe."""
+        now = self.configuration()
+        for file in re.findall(STORED, b"".join(body for _, body in records)):
+            name, data = file.decode(), self.stored[file]
+            self.files[name] = data
+            have = sum(
+                (one.name, one.copy_id) in self.lost
+                or (
+                    self._is_copy(one.name, one.copy_id)
+                    and f"{FILES_FOLDER}/{name}" in self.disks[one.name].safe_names
+                    and self.disks[one.name].safe(f"{FILES_FOLDER}/{name}") == data
+                )
+                for one in now.members
+            )
+            if have < now.copies:
+                self.fault(f"H11: file {name} is at {have} of {now.copies} copies")
 
     def _late(self, name, epoch, records, place):
         """One that was paused tells of a record that enough copies had before: whoever leads now
@@ -557,6 +652,8 @@ class World:
         if name in self.processes:
             del self.processes[name]
         self.disks[name].fail(is_power=is_power)
+        if is_power:
+            self.places.pop(name, None)
         self.net.gone(name)
         self.paused.pop(name, None)
 
@@ -608,10 +705,10 @@ class World:
             route = self.rng.choice([*process.candidate._routes, b"stranger"])
             parts = hostile.to_candidate(self.rng, LOG, self.configuration())
             process.candidate._receive(route, parts)
-        elif process.log is None:
+        elif process.primary is None:
             if (link := process.follower._link) is not None:
                 link.here.append(hostile.to_follower(self.rng, LOG, link.primary))
-        elif process.primary._fault is None:
+        elif process.log is not None and process.primary._fault is None:
             routes = [one.route for one in self.net.lines.values() if one.primary == name]
             if routes and self.rng.random() < 0.5:
                 parts = hostile.to_primary(self.rng, LOG)
@@ -672,7 +769,7 @@ class World:
         """A bit flips in the last record of a copy that follows; its process began anew."""
         now, state = self.configuration(), self._state(name)
         process = self.processes.get(name)
-        is_led = process is not None and process.log is not None
+        is_led = process is not None and process.primary is not None
         if is_led or promises_needed(now) < 2 or state is None or not self.is_spare(name):
             return
         if (name, state.copy_id) in self.lost or not any(
@@ -691,7 +788,7 @@ class World:
             return
         file = segment_file(FOLDER, number).name
         inode, at = disk.names[file], end - 8
-        if inode.cache != inode.safe[: len(inode.cache)] or not inode.cache[at]:
+        if inode.cache != inode.safe[: len(inode.cache)] or inode.cache[at] in (0, 2):
             return
         self.damaged[name] = state.copy_id, file, at, inode.cache[at]
         self.lost[name, state.copy_id] = state.promised
@@ -717,6 +814,7 @@ class World:
             self.damaged.pop(name, None)
             self.retired.pop(state.copy_id, None)  # what the arbiter is told late is of that disk
         self.disks[name] = self._disk()
+        self.places.pop(name, None)
         self.synced[name].clear()
 
     def replace_two(self, *, at_once):
@@ -749,6 +847,7 @@ class World:
         self.damaged.pop(name, None)
         self.synced[name].clear()
         disk = self.disks[name] = self._disk()
+        self.places.pop(name, None)
         disk.before = lambda _call, _inode: None
         disk.start()
         for file, data in files.items():

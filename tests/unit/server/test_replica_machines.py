@@ -2,6 +2,7 @@
 
 import ast
 import shutil
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from zlib import crc32
@@ -13,6 +14,7 @@ import hms
 from hms.boot.replicating import _state
 from hms.errors.catalogue import (
     ArbiterWentBack,
+    ReplicaAddressInUse,
     ReplicaFrameBad,
     ReplicasNotBegun,
     ReplicaUnknown,
@@ -38,7 +40,7 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
-from hms.server.replicas.link import Group
+from hms.server.replicas.link import Group, Held, Listening, Peer
 from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.server.replicas.scrubbing import Scrubbing
@@ -669,6 +671,62 @@ def test_a_place_behind_what_is_cut_is_confirmed_no_more(tmp_path):
     assert confirmed_place(tmp_path) == Place(2, 100)
     told.tell(Place(2, 500))
     assert confirmed_place(tmp_path) == Place(2, 500)
+
+
+def test_a_replica_that_was_added_meanwhile_is_followed(tmp_path):
+    """Its address is in hms.conf by now: nobody has to boot this one again."""
+    state = CopyState(LOG, "2" * 32, 8, 3)
+    write_state(REAL_DISK, tmp_path, state)
+    engine = MemoryEngine(lambda: 100.0, 5.0)
+    arbiter = MemoryArbiter(engine, "b")
+    arbiter.begin(Configuration(5, LOG, 3, "c", 4, MEMBERS))
+    engine.leader, engine.leader_until_s = Leader("c", 3), 200.0
+    known, waits, lines = {}, [], []
+
+    def line(group, primary):
+        lines.append(group.peers[primary].address)
+        return SimpleNamespace(
+            primary=primary, say=lambda *_: None, wait=lambda _: None, received=lambda: iter([]),
+            is_lost=lambda: False,
+        )  # fmt: skip
+
+    made = Follower(
+        Group("n", "b", {}, 5.0, Limits(1, 2.0, 20.0)), tmp_path, REAL_DISK, arbiter, copy(),
+        state, waits.append, lambda: None, line, lambda: 100.0, learn=lambda: known,
+    )  # fmt: skip
+    made.begin()
+    made.step(0)
+    assert lines == []
+    assert "[replica.c], which hms.conf here does not have" in waits
+
+    known["c"] = Peer("c", "tcp://127.0.0.1:9")
+    made._looked_s = 0.0
+    made.step(0)
+
+    assert lines == ["tcp://127.0.0.1:9"]
+
+
+def test_the_address_of_a_copy_that_follows_is_kept_for_it():
+    """A port that is taken is told when it boots, not when it is to lead; nobody listens there, so
+    who calls is refused at once."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        group = Group("n", "b", {"b": Peer("b", f"tcp://127.0.0.1:{port}")}, 5.0, Limits())
+        with pytest.raises(ReplicaAddressInUse):
+            Held(group)
+    held = Held(group)
+    with socket.socket() as caller, pytest.raises(ConnectionRefusedError):
+        caller.connect(("127.0.0.1", port))
+    with socket.socket() as thief, pytest.raises(OSError, match="in use"):
+        thief.bind(("127.0.0.1", port))
+
+    leads = Listening(group)
+
+    with socket.create_connection(("127.0.0.1", port), timeout=10):
+        leads.close()
+    held.close()
 
 
 def test_the_status_reads_no_disk(tmp_path):
