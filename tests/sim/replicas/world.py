@@ -91,7 +91,7 @@ class Log:
         recovery = Recovery(self.disk, FOLDER, UID)
         found = [(lsn, bytes(payload)) for lsn, _, _, payload, _ in recovery.records()]
         recovery.cut_tail()
-        world.opened(name, found)
+        world.opened(name, found, epoch)
         for gone in re.findall(GONE, b"".join(body for _, body in found)):
             self.disk.unlink(FOLDER / FILES_FOLDER / gone.decode())
         self.lsn, self.number = recovery.next_lsn, recovery.next_number - 1
@@ -318,6 +318,8 @@ class World:
         self.bodies = count(1)
         self.faults, self.terms = [], {}
         self.confirmed, self.last_place, self.role_changes = [], None, 0
+        self.confirmed_in = {}
+        """The epoch by number of the record."""
         self.switchovers = 0
         self.read = NOTHING, b""
         self.places = {}
@@ -419,14 +421,19 @@ class World:
             text = f"{len(have)} of {promises_needed(granted)} copies have promised"
             self.fault(f"T: {name} opens epoch {granted.epoch}, {text}")
 
-    def opened(self, name, found):
-        """H6: whoever leads holds every record that was confirmed before."""
+    def opened(self, name, found, epoch):
+        """H6: whoever leads holds every record that an older epoch confirmed. One that comes late
+        to its epoch, when a newer one is led, finds too few copies to confirm anything."""
         there = dict(found)
-        missing = [lsn for lsn, body in self.confirmed if there.get(lsn) != body]
-        self.check_read(name)
+        missing = [
+            lsn
+            for lsn, body in self.confirmed
+            if self.confirmed_in[lsn] < epoch and there.get(lsn) != body
+        ]
+        self.check_read(name, epoch)
         if missing:
             self.fault(f"H6: {name} leads and lacks {len(missing)} confirmed, from {missing[0]} on")
-        for file, data in self.files.items():
+        for file, (data, _) in (o for o in self.files.items() if o[1][1] < epoch):
             inode = self.disks[name].names.get(f"{FILES_FOLDER}/{file}")
             if inode is None or inode.cache != data:
                 self.fault(f"H11: {name} leads and lacks file {file}")
@@ -448,30 +455,34 @@ class World:
                     self.fault(f"H9: {name} may be read up to {place}, and has {len(there)} bytes")
                 self.read = place, there
 
-    def check_read(self, name):
-        """H9: whoever leads has all that a reader of any copy may have seen."""
+    def check_read(self, name, epoch):
+        """H9: whoever leads has all that a reader of any copy may have seen of an older epoch."""
         place, seen = self.read
         file = self.disks[name].names.get(segment_file(FOLDER, place.segment).name)
-        if seen and (file is None or bytes(file.cache[: place.offset]) != seen):
+        is_older = seen and unpack_segment_header(seen[:SEGMENT_HEADER_BYTES]).epoch < epoch
+        if is_older and (file is None or bytes(file.cache[: place.offset]) != seen):
             self.fault(f"H9: {name} leads and lacks what was readable, up to {place}")
 
     def confirm(self, name, epoch, records, place):
         """H10 and H4."""
         last = self.confirmed[-1][0] if self.confirmed else 0
+        self.confirmed_in |= {
+            lsn: min(epoch, self.confirmed_in.get(lsn, epoch)) for lsn, _ in records
+        }
         if records[0][0] <= last:
             self._late(name, epoch, records, place)
             return
         self.confirmed += records
         self.last_place = place
         self.check_durable("H4")
-        self._check_files(records)
+        self._check_files(records, epoch)
 
-    def _check_files(self, records):
+    def _check_files(self, records, epoch):
         """H11: enough members have each file that a confirmed record names, safe."""
         now = self.configuration()
         for file in re.findall(STORED, b"".join(body for _, body in records)):
             name, data = file.decode(), self.stored[file]
-            self.files[name] = data
+            self.files[name] = data, epoch
             have = sum(
                 (one.name, one.copy_id) in self.lost
                 or (
@@ -553,9 +564,14 @@ class World:
         for copy_id in self.retired.keys() - {member.copy_id for member in members}:
             self.retired[copy_id] = 0  # it counts no more, and may be taken in like a new one
         for member in members:
-            if member.start > self.retired.get(member.copy_id, 1 << 30):
+            if member.start > self.retired.get(member.copy_id, 1 << 30) and self._runs(member):
                 del self.retired[member.copy_id]
                 self.lost.pop((member.name, member.copy_id), None)
+
+    def _runs(self, member):
+        """It was taken in for what this process said, not for what one before it had said."""
+        process = self.processes.get(member.name)
+        return process is not None and process.start == member.start
 
     def same_bytes(self):
         """H2: of one writer, two copies have the same bytes as far as both go."""
