@@ -318,6 +318,7 @@ class NodeProcess:
                 may_lead=self._lanes.is_quiet if leads else lambda: False,
                 go_on=self._go_on,
                 on_progress=self._lanes.go_on,
+                check_format=self._taken.check_format,
             )
         )
         if self._linking is not None:

@@ -53,7 +53,8 @@ class Taken(msgspec.Struct, frozen=True):
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
     leads, and how another one is to, may_lead: whether it could; readiness, sent_away_in: of a
     preferred one (failing_back); configurations: has each told that holds; add, remove: have a
-    replica count, or count no more; troubles: what is an alert."""
+    replica count, or count no more; troubles: what is an alert; check_format: raises while
+    a copy cannot read a format of the log."""
 
     node: Node
     store: Store
@@ -70,6 +71,7 @@ class Taken(msgspec.Struct, frozen=True):
     add: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
     troubles: Callable[[], dict[str, str]] = dict
+    check_format: Callable[[int], None] = lambda _format: None
 
     def why(self, fault: BaseException) -> BaseException:
         """The fault of a store, or that another one has it: then nothing else matters."""
@@ -117,7 +119,8 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     moves = primary.hand_over, primary.may_lead, primary.readiness, primary.sent_away_in
     more = primary.follow_configurations, add, primary.remove
     about = led.files_disk, led.describe, primary.epoch, *moves, *more
-    return Taken(node, led.store, primary, told.has_waited, *about, primary.troubles)
+    last = primary.troubles, primary.check_format
+    return Taken(node, led.store, primary, told.has_waited, *about, *last)
 
 
 def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:

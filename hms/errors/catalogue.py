@@ -1581,6 +1581,17 @@ class TakeOverRefused(TpInvalid):
     )
 
 
+class StoreNotFinalized(TpInvalid):
+    """HMS-5090: the log of {node} keeps its format: {detail}."""
+
+    number: ClassVar[int] = 5090
+    text: ClassVar[str] = "the log of {node} keeps its format: {detail}"
+    cure_text: ClassVar[str] = (
+        "Nothing was changed. Upgrade and boot those replicas first; `hms replica remove` "
+        "takes out one that is gone for good."
+    )
+
+
 class StoreFenced(TpSystem):
     """HMS-5020: another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}."""
 
@@ -2487,6 +2498,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5073: SwitchoverRefused,
     5074: ReplicaChangeRefused,
     5075: TakeOverRefused,
+    5090: StoreNotFinalized,
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
@@ -2737,6 +2749,7 @@ __all__ = [
     "StoreFormatUnknown",
     "StoreFull",
     "StoreLocked",
+    "StoreNotFinalized",
     "StoreNotWhole",
     "StoreUnavailable",
     "SubscriptionNotFound",

@@ -130,6 +130,8 @@ class Surroundings:
     for a timer that is due, in which 20 slices could have been looked at."""
     on_progress: Callable[[], None] = lambda: None
     """Called when the log has come on: lanes that wait for it may go on."""
+    check_format: Callable[[int], None] = lambda _format: None
+    """Raises while a copy of the log could not read a format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +214,16 @@ class Broker:
             self._entrance.ordered,
             own,
             self._metrics,
-            SegmentOperations(engine, store),
+            SegmentOperations(engine, store, self._check_format),
             ClientOperations(engine, self.registry, self._entrance),
         )
         self._requests.add(
             {**self._transfers.handlers, **OutcomeRequests(engine, self.registry).handlers}
         )
+
+    def _check_format(self, wanted: int) -> None:
+        """The process around it is there by then."""
+        self.around.check_format(wanted)
 
     def begin(self, around: Surroundings) -> None:
         """The process around it is there: before anything is applied."""

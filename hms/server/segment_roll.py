@@ -26,14 +26,21 @@ _NOT_READY = "no further segment is prepared yet; ask again in a moment"
 class SegmentOperations:
     """What answers the verbs; called under the engine's lock."""
 
-    def __init__(self, engine: Engine, store: Store) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        check_format: Callable[[int], None] = lambda _format: None,
+    ) -> None:
         self._engine, self._store = engine, store
+        self._check_format = check_format
 
     def operate(self, arguments: Any, fx: Effects) -> dict[str, Any]:
         """The answer to any of them."""
         if isinstance(arguments, EraseLog):
             return self._erase(arguments)
         if isinstance(arguments, FinalizeStore):
+            self._check_format(int(str(self._store.describe()["newest_store_format"])))
             before, now = self._begun(self._store.finalize, fx)
             return {"format_before": before, "format": now}
         return {"offset": self._begun(self._store.seal, fx)}

@@ -21,6 +21,7 @@ import zmq
 
 import hms
 from hms.server.links.keys import make_key_file
+from hms.store.journal.format import FORMATS
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
 from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, ended, hms_command
@@ -481,6 +482,19 @@ def test_a_standby_learns_at_once_that_its_address_is_taken(tmp_path, arbiter):
         sender.end()
 
         assert bodies(b) == sender.confirmed
+
+
+def test_no_format_is_raised_while_a_copy_is_away_or_cannot_read_it(tmp_path, arbiter):
+    """It would take over with a log that it cannot read."""
+    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+        a.boot()
+        with connect(a) as connection:
+            with pytest.raises(hms.StoreNotFinalized, match="b cannot be asked"):
+                connection.administer("store.finalize")
+            b.boot()
+            wait_for_both(a)
+
+            assert connection.administer("store.finalize")["format"] == FORMATS[-1]
 
 
 def replica_address(one, name):

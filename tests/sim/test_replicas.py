@@ -8,6 +8,8 @@ from collections import Counter
 
 import pytest
 
+from hms.errors.catalogue import StoreNotFinalized
+from hms.server.replicas import follower
 from hms.server.replicas.frames import BeatAck
 from hms.server.replicas.log_copy import LogCopy
 from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file, segment_numbers
@@ -84,6 +86,22 @@ def test_a_log_that_is_read_for_longer_than_a_lease_is_no_reason_to_take_over(co
 
     assert world.faults == []
     assert world.configuration().epoch == before + 1
+
+
+def test_a_format_that_a_copy_cannot_read_is_not_for_the_log(monkeypatch):
+    """Each says what it reads when it joins; one of a release before says nothing."""
+    world = World(5, copies=3)
+    monkeypatch.setattr(follower, "FORMATS", (2,))
+    world.heal()
+    primary = next(one.primary for one in world.processes.values() if one.log is not None)
+
+    primary.check_format(2)
+    with pytest.raises(StoreNotFinalized, match="b, c cannot read format 3"):
+        primary.check_format(3)
+    world.kill("c", is_power=False)
+    world.now_s += 3
+    with pytest.raises(StoreNotFinalized, match="cannot be asked"):
+        primary.check_format(2)
 
 
 def test_a_seed_gives_the_same_bytes_at_every_copy_again():

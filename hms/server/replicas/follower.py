@@ -38,6 +38,7 @@ from hms.server.replicas.frames import (
     Fence,
     Mark,
     Promised,
+    Reads,
     Rejoin,
     Resume,
     Said,
@@ -49,6 +50,7 @@ from hms.server.replicas.link import FollowerLink, FollowerSocket, Group, Peer, 
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy, Told
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import Disk
+from hms.store.journal.format import FORMATS
 from hms.store.journal.segment_manager import LogLimits
 
 __all__ = ["Follower", "Won"]
@@ -333,6 +335,7 @@ class Follower:
             case Resume():
                 self._is_resumed = True
                 self._taken += 1
+                return Reads(list(FORMATS))
             case Whole():
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1

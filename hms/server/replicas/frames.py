@@ -32,6 +32,7 @@ __all__ = [
     "Mark",
     "PastPart",
     "Promised",
+    "Reads",
     "Rejoin",
     "Resume",
     "Said",
@@ -199,6 +200,12 @@ class Promised(_Said, frozen=True):
     is_clean: bool
 
 
+class Reads(_Said, frozen=True):
+    """Formats of the log that a copy could lead with. A release before says nothing."""
+
+    formats: Annotated[list[int], Meta(max_length=16)]
+
+
 class Bye(_Said, frozen=True):
     """Its sender stops."""
 
@@ -224,6 +231,7 @@ Said = (
     | Mark
     | Fence
     | Promised
+    | Reads
     | Bye
 )
 

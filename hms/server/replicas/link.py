@@ -200,7 +200,7 @@ class Held:
             self._socket.bind((host, parts.port or 0))
 
     def close(self) -> None:
-        """Leave the port to whoever wants it."""
+        """Leave the port to others."""
         self._socket.close()
 
 

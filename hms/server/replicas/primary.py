@@ -21,6 +21,7 @@ from hms.errors.catalogue import (
     ReplicaChangeRefused,
     ReplicaFrameBad,
     StoreFenced,
+    StoreNotFinalized,
     SwitchoverRefused,
 )
 from hms.errors.tree import HmsError
@@ -46,6 +47,7 @@ from hms.server.replicas.frames import (
     Keep,
     Mark,
     PastPart,
+    Reads,
     Rejoin,
     Resume,
     Said,
@@ -115,6 +117,8 @@ class _Link:
         first one from `past_at` on."""
         self.past_at = 0
         self.is_whole = self.is_known = False
+        self.formats: frozenset[int] = frozenset()
+        """Of the log, that it can read; none until it has said so."""
         self.sent = self.taken = 0
         """Frames."""
         self.sizes: deque[int] = deque()
@@ -383,6 +387,25 @@ class Primary:
 
     def _unknown(self, name: str) -> str:
         return f"hms.conf of {self._group.me} has no [replica.{name}] of this node"
+
+    def check_format(self, wanted: int) -> None:
+        """StoreNotFinalized while a copy is not known to read that format of the log."""
+        with self._changed:
+            at_s = self._clock_s()
+            links = [
+                one
+                for one in self._links.values()
+                if self._confirmation.is_heard(one.member.copy_id, at_s)
+            ]
+            here = {one.member.name: one.formats for one in links}
+            removed = self._confirmation.now.removed
+        others = [one for one in self._group.peers if one not in (self._group.me, *removed)]
+        away = [name for name in others if name not in here]
+        older = [name for name in others if name in here and wanted not in here[name]]
+        lacks = [f"{', '.join(older)} cannot read format {wanted}"] if older else []
+        lacks += [f"{', '.join(away)} cannot be asked"] if away else []
+        if lacks:
+            raise StoreNotFinalized(node=self._group.node, detail=" and ".join(lacks))
 
     def may_lead(self, to: str) -> str:
         """That replica, "" the only other one, could lead at once with everything; its name.
@@ -678,6 +701,8 @@ class Primary:
                     if (link.is_whole and not link.is_known) or self._confirmation.asked:
                         link.is_known = True
                         self._changed.notify_all()
+                case Reads():
+                    link.formats = frozenset(said.formats)
                 case BeatAck():
                     if said.at_s > self._clock_s():  # it would prove leadership for ever
                         raise ReplicaFrameBad(detail="it answers a beat that was not sent yet")
