@@ -25,6 +25,7 @@ from hms.store.journal.format import FORMATS
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
 from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, ended, hms_command
+from tests.acceptance.test_clock_steps import HOUR, WallClock, waiting
 from tests.support.etcd import Etcd
 from tests.support.postgres import postgres_server
 from tests.support.project import ROOT
@@ -495,6 +496,35 @@ def test_no_format_is_raised_while_a_copy_is_away_or_cannot_read_it(tmp_path, ar
             wait_for_both(a)
 
             assert connection.administer("store.finalize")["format"] == FORMATS[-1]
+
+
+def test_time_ids_and_tokens_go_on_at_a_machine_whose_clock_is_behind(tmp_path, arbiter):
+    """H17 and H18: by an hour. Nothing is older than what was sent before it, no id and no fencing
+    token is given twice."""
+    clock = WallClock(tmp_path)
+    clock.set(-HOUR)
+    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+        b._prefix = clock.prefix
+        a.boot()
+        b.boot()
+        wait_for_both(a)
+        with connect(a, b) as connection, connection.session(ack=hms.AckMode.CLIENT) as session:
+            producer = session.producer("orders", ttl_s=600)
+            sent = [producer.send(b"%d" % n).message_id for n in range(3)]
+            consumer = session.consumer("orders", prefetch=1)
+            token = consumer.receive(WAIT_S).fencing_token
+            a.kill()
+            sent += [producer.send(b"%d" % n).message_id for n in range(3, 6)]
+            again = consumer.receive(WAIT_S)
+            while again.message_id != sent[0]:
+                again = consumer.receive(WAIT_S)
+            found = waiting(connection)
+
+        found = [again, *found]  # that one is in the hands of a consumer
+        assert [one.message_id for one in found] == sent == sorted(set(sent))
+        times = [one.timestamp for one in found]
+        assert times == sorted(times)
+        assert again.fencing_token > token
 
 
 def replica_address(one, name):

@@ -318,8 +318,8 @@ class World:
         self.bodies = count(1)
         self.faults, self.terms = [], {}
         self.confirmed, self.last_place, self.role_changes = [], None, 0
-        self.confirmed_in = {}
-        """The epoch by number of the record."""
+        self.confirmed_in, self.bodies_of = {}, {}
+        """Epoch and body by number of the record."""
         self.switchovers = 0
         self.read = NOTHING, b""
         self.places = {}
@@ -464,8 +464,11 @@ class World:
             self.fault(f"H9: {name} leads and lacks what was readable, up to {place}")
 
     def confirm(self, name, epoch, records, place):
-        """H10 and H4."""
+        """H10, H4 and H18: a number is what ids and fencing tokens are made of."""
         last = self.confirmed[-1][0] if self.confirmed else 0
+        for lsn, body in records:
+            if self.bodies_of.setdefault(lsn, body) != body:
+                self.fault(f"H18: number {lsn} is that of two confirmed records")
         self.confirmed_in |= {
             lsn: min(epoch, self.confirmed_in.get(lsn, epoch)) for lsn, _ in records
         }
