@@ -67,6 +67,7 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         **engine_settings_of(node),
         node_index=node.group.hmsindex,
         is_warm=node.boot == "WARM",
+        keeps_temporary=node.replica is not None or node.shared,
         calendar=CronCalendar(),
         limits=Limits(
             node.max_messages,
@@ -192,4 +193,6 @@ def identity(config: Config, node: Node, epoch: int = 0) -> Identity:
         takes_why=True,
     )
     replicas = [address for one in config.replicas_of(node) for address in one.listen or ()]
-    return Identity(node.name, node_uid(config, node), limits, hms_version(), epoch, replicas)
+    idempotent = [one.name for one in config.services.values() if one.idempotent]
+    name, uid = node.name, node_uid(config, node)
+    return Identity(name, uid, limits, hms_version(), epoch, replicas, idempotent)

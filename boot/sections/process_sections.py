@@ -64,6 +64,9 @@ class Service(Named, frozen=True, kw_only=True):
     """So many calls of it run at once, whatever number of servers there is; 0: no limit."""
     autotran: bool = field(name="AUTOTRAN", default=False)
     """Whether a call without a transaction, or a listener's message, begins one."""
+    idempotent: bool = False
+    """Whether it may run twice: a call without a transaction is made again when the node or the
+    connection is lost while it runs."""
 
 
 class Resource(Named, frozen=True, kw_only=True):

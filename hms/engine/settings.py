@@ -118,6 +118,8 @@ class EngineSettings:
     """Whether a queue is made by its first use (F-C5), and stays until it was idle so long."""
     auto_idle_ms: int = 600_000
     schedules_max: int = 100_000
+    keeps_temporary: bool = False
+    """Whether the log has temporary destinations, as another machine may go on with it (F-C6)."""
     file_life_ms: int = 86_400_000
     """How long a file is kept that no message names."""
     is_sender_told: bool = False

@@ -359,7 +359,8 @@ class State:
     def definitions(self) -> list[Definition]:
         """Every place that the log speaks of, topics and queues before the subscriptions."""
         every = self.topics.values()
-        topics = [t.definition for t in every if t.control.life is not Lifetime.TEMPORARY]
+        logged = (t for t in every if t.number or t.control.life is not Lifetime.TEMPORARY)
+        topics = [t.definition for t in logged]
         places = [place.definition for place in self.places.values()]
         last = [d for d in places if d.kind == "subscription"]
         return [*topics, *(d for d in places if d.kind != "subscription"), *last]
@@ -378,7 +379,7 @@ class State:
     # shares
 
     def _take(self, definition: Definition, owner: Owner = NO_OWNER) -> None:
-        is_logged = definition.made != Lifetime.TEMPORARY
+        is_logged = definition.number > 0 or definition.made != Lifetime.TEMPORARY
         is_place = definition.kind in ("queue", "topic")  # a subscription's are its own
         taken = Taken(
             owner or self.shares.acting or definition.client_id or NO_OWNER,

@@ -1681,11 +1681,14 @@ class ServiceCallFailed(ServiceFailed):
 
 
 class ServerLost(ServiceError):
-    """HMS-6004: the server running {service} ended before it answered."""
+    """HMS-6004: {service} did not answer: {reason}."""
 
     number: ClassVar[int] = 6004
-    text: ClassVar[str] = "the server running {service} ended before it answered"
-    cure_text: ClassVar[str] = "See the server's log; the node restarts it."
+    text: ClassVar[str] = "{service} did not answer: {reason}"
+    cure_text: ClassVar[str] = (
+        "Whether it ran is not known: see the server's log. Where it may run twice, declare "
+        "it idempotent in hms.conf."
+    )
 
 
 class ServiceTaken(TpMatch):

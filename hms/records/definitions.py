@@ -23,7 +23,8 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     not its name, of a subscription where it is not its topic's; scheme: how its wildcards are
     written. queue: where what it takes is put; retained, life_ms: see Subscription. altered: what
     was set on a queue or topic while the node ran; paused, made: see Control. owner: the user who
-    made a subscription, where logins are checked.
+    made a subscription, where logins are checked; client_uid: the client that made a temporary
+    destination.
     """
 
     number: int
@@ -46,6 +47,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: str = ""
     made: str = ""
     owner: str = ""
+    client_uid: int = 0
 
     @property
     def size_bytes(self) -> int:

@@ -30,7 +30,8 @@ ONE_CLIENT = 3
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the node is, as the WELCOME says. epoch, replicas: of a log with copies."""
+    """Who the node is, as the WELCOME says. epoch, replicas: of a log with copies; idempotent:
+    services that may run twice."""
 
     node: str
     node_uid: int
@@ -38,6 +39,7 @@ class Identity:
     version: str
     epoch: int = 0
     replicas: Sequence[str] = ()
+    idempotent: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ class ConnectionRegistry:
             *(number, me.node, me.node_uid, limits, me.version, now_ms, members, engine.log),
             epoch=me.epoch,
             replicas=me.replicas,
+            idempotent=me.idempotent,
         )
         if hello.secret:
             welcome = structs.replace(welcome, outcome_key=key)

@@ -85,7 +85,8 @@ class Welcome(_Wire, frozen=True):
     is_secured: logins are checked; user, roles: of this one; resume: proves it again over a
     reconnect, until resume_ms; outcome_key: signs what this client may ask about later. epoch: of
     the primary of a log with copies, granted by its arbiter and so never less than before; 0 where
-    there are none. replicas: addresses of all copies, where this log may be found."""
+    there are none. replicas: addresses of all copies, where this log may be found. idempotent:
+    services that may run twice."""
 
     connection: int
     node: str
@@ -103,6 +104,7 @@ class Welcome(_Wire, frozen=True):
     outcome_key: bytes = b""
     epoch: U64 = 0
     replicas: Sequence[str] = ()
+    idempotent: Sequence[str] = ()
 
     def __repr__(self) -> str:
         """Without what is secret."""

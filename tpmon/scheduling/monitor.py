@@ -235,7 +235,8 @@ class Monitor:
         for call in list(server.running.values()):
             tally = self._registry.tally_of(server)
             tally.failed_with(f"lost while it ran {call.head.service}")
-            self._calls.fail(call, ServerLost(service=call.head.service))
+            lost = ServerLost(service=call.head.service, reason="the server that ran it ended")
+            self._calls.fail(call, lost)
             self._calls.free(server, call)
             if call.head.service in self._calls.services:
                 self._calls.fill(self._calls.services[call.head.service])

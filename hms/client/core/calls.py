@@ -11,7 +11,7 @@ from hms.client.core.arguments import check_patience, check_text
 from hms.client.core.conversation_state import ConversationState, Part
 from hms.client.core.link import State
 from hms.client.core.operations import FOREVER, Steps, Wait
-from hms.client.core.pending_requests import OnLoss, Pending, own_copy
+from hms.client.core.pending_requests import OnLoss, Pending, own_copy, reason_of
 from hms.client.core.requests import Requests
 from hms.client.core.service_data import encode_data
 from hms.client.core.service_deadline import time_left_s
@@ -21,6 +21,7 @@ from hms.errors.catalogue import (
     MessageTooLarge,
     NodeSilent,
     RequestTimeout,
+    ServerLost,
     ServiceTimeout,
 )
 from hms.errors.tree import HmsError
@@ -41,6 +42,26 @@ from hms.wire.structures import (
 GRACE_S = 0.025
 """So long behind its time a call waits for the node's own word that the service is late."""
 _Then = Callable[[Pending], None]
+
+
+class _PendingCall(Pending, eq=False):
+    """A call: its service may have run, whatever becomes of the connection."""
+
+    def lost(self, error: HmsError) -> bool:
+        """Whether it is made again."""
+        if self.on_loss is not OnLoss.FAIL:
+            return super().lost(error)
+        self.unanswered(error)
+        return False
+
+    def unanswered(self, error: HmsError) -> None:
+        """Nobody will say whether it ran."""
+        if self.on_loss is OnLoss.DONE:
+            super().unanswered(error)
+            return
+        lost = ServerLost(service=self.what, reason=f"the connection ended ({reason_of(error)})")
+        lost.__cause__ = error
+        self._end(lost)
 
 
 class Calls:
@@ -103,7 +124,7 @@ class Calls:
         timeout_ms = _ms(timeout_s)
         trace, then = tracing.calling(service, then)
         gtrid, then = self._carried(then)
-        pending = Pending(service, then=then)
+        pending = self._pending(service, gtrid, then)
         head = CallHead(
             service, timeout_ms, kind, may_wait=may_wait, transaction=gtrid, trace=trace
         )
@@ -122,7 +143,7 @@ class Calls:
         timeout_ms = _ms(timeout_s)
         trace, then = tracing.calling(service, partial(self._keep_promise, future))
         gtrid, then = self._carried(then)
-        pending = Pending(service, then=then)
+        pending = self._pending(service, gtrid, then)
         self.link.unattended += 1
         head = CallHead(service, timeout_ms, kind, transaction=gtrid, trace=trace)
         self.link.ask(Kind.CALL, encode_with_body(head, encoded), pending)
@@ -131,6 +152,12 @@ class Calls:
     def _keep_promise(self, future: "Future[Reply]", pending: Pending) -> None:
         self.link.unattended -= 1
         self.link.calls.append(lambda: _resolve(future, pending))
+
+    def _pending(self, service: str, gtrid: bytes, then: "_Then | None") -> Pending:
+        """Made again when the connection is lost, if it may run twice and no transaction has it."""
+        welcome = self.link.welcome
+        may_repeat = not gtrid and welcome is not None and service in welcome.idempotent
+        return _PendingCall(service, OnLoss.REPEAT if may_repeat else OnLoss.FAIL, then=then)
 
     def _carried(self, then: "_Then | None") -> "tuple[bytes, _Then | None]":
         """The transaction that goes with a call, and who gets its answer."""

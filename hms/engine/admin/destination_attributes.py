@@ -104,7 +104,7 @@ def configure(
     base = _limits_of(configured) if configured is not None else {}
     control.set_limits(Limits(**base | own))
     control.altered = altered
-    control.life = Lifetime(definition.made)
+    control.life, control.owner = Lifetime(definition.made), definition.client_uid
     control.export_name = str(_of(altered, "export_name", configured, ""))
     sending, receiving = PAUSES[definition.paused]
     control.pause(sending=sending, receiving=receiving)

@@ -53,8 +53,10 @@ def create(
     given: Mapping[str, object],
     fx: Effects,
     life: Lifetime = Lifetime.CREATED,
+    client_uid: int = 0,
 ) -> Destination:
-    """A new queue or topic; DestinationExists, ExportNameInUse, InvalidArgument."""
+    """A new queue or topic; DestinationExists, ExportNameInUse, InvalidArgument. client_uid: whom a
+    temporary one belongs to."""
     _check_kind(kind)
     if life is Lifetime.DYNAMIC and state.settings.cluster is not None:
         raise NotSupported(
@@ -69,9 +71,17 @@ def create(
     altered = read_attributes(kind, own)
     _check_targets(state, kind, name, altered)
     _check_export(state, str(altered.get("export_name") or name))
-    definition = Definition(0, kind, name, topic_string=string, altered=altered, made=life.value)
+    definition = Definition(
+        0,
+        kind,
+        name,
+        topic_string=string,
+        altered=altered,
+        made=life.value,
+        client_uid=client_uid,
+    )
     state.shares.check_memory(place_bytes(name + string), is_defined=True)
-    if life is not Lifetime.TEMPORARY:
+    if life is not Lifetime.TEMPORARY or state.settings.keeps_temporary:
         check_definitions(state, definition.size_bytes)
         definition = replace(definition, number=state.take_number())
         write(state, defined(definition), fx)
@@ -213,11 +223,12 @@ def _redefine(
         altered=dict(control.altered if altered is None else altered),
         paused=control.paused if paused is None else paused,
         made=control.life.value,
+        client_uid=control.owner,
     )
     more = definition.size_bytes - old.size_bytes
     if more > 0:
         check_definitions(state, more)
-    if control.life is Lifetime.TEMPORARY:
+    if control.life is Lifetime.TEMPORARY and not target.number:
         state.reconfigure(target, definition)
     else:
         write(state, defined(definition), fx)
@@ -288,22 +299,29 @@ def feeding(state: State, queue: Queue) -> list[Subscription]:
 
 def remove(state: State, target: Destination, cause: Cause, fx: Effects) -> int:
     """A destination is gone, and what waits in it with it."""
-    is_known = target.control.life is not Lifetime.TEMPORARY
-    count = 0
-    if not isinstance(target, Queue):
-        take_away(state, [target.string], cause, fx)
-    elif is_known:
-        waiting = target.line.remove_everything()
-        discard(state, target, waiting, cause, fx)
-        count = len(waiting)
-    if is_known:
-        write(state, undefined(target.number), fx)
-        return count
-    state.undefine_destination(target)
     if isinstance(target, Queue):
-        state.temporaries.pop(target.name, None)
-        count = end_later(state, target, cause, fx)
-    return count
+        return _remove_queue(state, target, cause, fx)
+    take_away(state, [target.string], cause, fx)
+    if target.control.life is not Lifetime.TEMPORARY or target.number:
+        write(state, undefined(target.number), fx)
+    else:
+        state.undefine_destination(target)
+    return 0
+
+
+def _remove_queue(state: State, queue: Queue, cause: Cause, fx: Effects) -> int:
+    if queue.control.life is Lifetime.TEMPORARY:
+        if queue.number:
+            queue.control.end()
+            state.guard(queue)
+        else:
+            state.undefine_destination(queue)
+            state.temporaries.pop(queue.name, None)
+        return end_later(state, queue, cause, fx)
+    waiting = queue.line.remove_everything()
+    discard(state, queue, waiting, cause, fx)
+    write(state, undefined(queue.number), fx)
+    return len(waiting)
 
 
 def destination_of(state: State, kind: str, name: str) -> Destination:

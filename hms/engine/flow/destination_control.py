@@ -107,7 +107,8 @@ class Control:
         altered, paused = dict(self.altered), self.paused
         if not (altered or paused or self.life):
             return definition
-        return replace(definition, altered=altered, paused=paused, made=self.life.value)
+        made, owner = self.life.value, self.owner
+        return replace(definition, altered=altered, paused=paused, made=made, client_uid=owner)
 
     def end(self) -> None:
         """The destination is gone: clients that still have it open are told at the next send."""

@@ -3,17 +3,19 @@ hold of the engine's lock.
 
 What waits in a queue or durable subscription that is to end goes before it ends, as a purge of it
 would go. Meanwhile `Endings` keeps others from it, so that nothing is in the way of its end, which
-is one record; a crash before that leaves it with the rest. What the log does not know ends first.
+is one record; a crash before that leaves it with the rest. What the log does not know ends first,
+and a temporary queue that it knows is found by nobody from the beginning of its end on.
 """
 
 from itertools import islice
 
 from hms.engine.effects import Effects
+from hms.engine.log.state_records import write
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.state import State
-from hms.records import Cause
+from hms.records import Cause, undefined
 
 __all__ = ["PURGED_AT_ONCE", "begin_ending", "end_later", "lift_ending", "purge_some"]
 
@@ -66,14 +68,16 @@ def _purge_grouped(
 
 
 def end_later(state: State, place: Queue | Subscription, cause: Cause, fx: Effects) -> int:
-    """What waits at a place that nobody finds any more, and that the log does not know, goes; much
-    of it by ticks. How much that is."""
+    """What waits at a place that nobody finds any more goes, much of it by ticks; at last the place
+    itself, if the log knows it. How much waits."""
     count = place.line.stays_count
 
     def go_on(fx: Effects) -> bool:
         if purge_some(state, place, cause, fx, 0):
             return True
         discard(state, place, place.line.remove_everything(), cause, fx)
+        if isinstance(place, Queue) and place.number:
+            write(state, undefined(place.number), fx)
         return False
 
     if go_on(fx):

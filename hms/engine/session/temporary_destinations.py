@@ -1,8 +1,10 @@
 """Lives of their own: destinations that clients make by using them, or for themselves alone.
 
 A queue that its first use makes goes when it was empty and unused for a while (F-C5). A temporary
-one belongs to a connection, is not in the log, and goes with it (F-C6); a connection that was lost
-may come back within a minute. What create_queue() makes is gone when the node has stopped (F-C4).
+one belongs to a connection and goes with it (F-C6); a connection that was lost may come back within
+a minute. It is in the log only where another machine may go on with that (docs/decisions/0079): a
+request and its answer should not cost two definitions on the disk elsewhere. What create_queue()
+makes is gone when the node has stopped (F-C4).
 """
 
 from collections.abc import Callable
@@ -75,9 +77,9 @@ def create_temporary(
     state.temporaries_made += 1
     number = state.take_ids(1, fx)  # like a message id never given again
     name = f"{TEMPORARY}{number:012x}{random(SECRET_BYTES).hex()}"
-    made = create(state, kind, name, {}, fx, Lifetime.TEMPORARY)
-    made.control.owner, made.control.used_ms = connection.uid, 0
-    if isinstance(made, Queue):
+    made = create(state, kind, name, {}, fx, Lifetime.TEMPORARY, connection.uid)
+    made.control.used_ms = 0
+    if isinstance(made, Queue) and not made.number:
         state.temporaries[name] = made
     return made
 
@@ -114,8 +116,11 @@ def _of_owner(state: State, uid: int) -> list[Destination]:
 
 
 def _end_temporary(state: State, target: Destination, fx: Effects) -> None:
-    """Nobody but its owner received from it, and that is gone."""
-    if isinstance(target, Topic):
+    """Nobody but its owner received from it, and that is gone. A prepared branch may still have
+    something to do with one that is in the log."""
+    if target.number:
+        is_used = target.control.is_gone or bool(reason_to_stay(state, target))
+    elif isinstance(target, Topic):
         is_used = bool(target.subscriptions)
     else:  # another connection may have a subscription put its messages there
         is_used = bool(target.consumers or feeding(state, target))
@@ -150,14 +155,18 @@ def _end_automatic(state: State, queue: Queue, fx: Effects) -> None:
 
 def end_dynamic(state: State, fx: Effects) -> None:
     """At boot: what clients had created for the last life of the node is gone with it (F-C4), and
-    what temporary topics had retained."""
+    what temporary topics had retained. Those that are in the log wait for their owners."""
     retained = [topic for topic, _ in state.space.retained.matching(Pattern("#"), 0)]
-    left = [topic for topic in retained if topic.startswith(TEMPORARY)]
+    known = state.space.topics
+    left = [one for one in retained if one.startswith(TEMPORARY) and one not in known]
     if left:
         take_away(state, left, Cause.DELETED, fx)
     for target in state.destinations():
         if target.control.life is Lifetime.DYNAMIC:
             _end_at_boot(state, target, fx)
+        elif target.control.life is Lifetime.TEMPORARY:
+            state.temporaries_made += 1
+            target.control.used_ms = state.now_ms
         elif target.control.life is Lifetime.AUTOMATIC:
             target.control.used_ms = state.now_ms
 

@@ -6,6 +6,7 @@ import pytest
 
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
+from hms.engine.queue.purge_slices import PURGED_AT_ONCE
 from hms.engine.settings import EngineSettings
 from hms.errors.catalogue import (
     DestinationNotFound,
@@ -150,6 +151,97 @@ def test_a_temporary_queue_whose_owner_does_not_come_back_goes(rig):
     rig.now_ms += 61_000
     rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
     assert name not in rig.engine.state.queues
+
+
+# those that another machine may go on with
+
+
+@pytest.fixture
+def kept():
+    """A node whose log has them."""
+    return EngineRig(keeps_temporary=True)
+
+
+def test_a_temporary_queue_and_its_answers_are_there_after_a_take_over(kept):
+    """Its owner finds the same name, and nobody else receives from it."""
+    name, topic = temporary(kept), temporary(kept, "topic")
+    open_producer(kept, 20, name)
+    kept.send(producer=20)
+
+    kept.start()
+
+    assert shown(kept, name)["remaining"] == 1
+    assert topic in kept.engine.state.topics
+    kept.engine.open_connection(2, 78, "", "")
+    kept.engine.open_session(2, 1, 0, "")
+    request = ConsumerRequest(9, 1, "queue", name, 10)
+    with pytest.raises(TemporaryDestination):
+        kept.run(lambda fx: kept.engine.open_consumer(2, request, 1, kept.now_ms, fx))
+    got = kept.consume(30, name)
+    assert len(got) == 1
+    kept.acknowledge(30, got)
+    kept.start()
+    assert shown(kept, name)["remaining"] == 0
+
+
+def test_it_ends_a_minute_after_the_take_over_if_its_owner_does_not_come(kept):
+    """And is in no log then; a second take-over begins that minute anew."""
+    mine, theirs = temporary(kept), _of_another(kept)
+    topic = temporary(kept, "topic")
+    open_producer(kept, 20, theirs)
+    kept.send(producer=20)
+    for _ in range(2):
+        kept.start()  # client 77 comes back, client 78 does not
+        kept.now_ms += 59_000
+        kept.run(lambda fx: kept.engine.tick(kept.now_ms, fx))
+        assert {mine, theirs} <= set(kept.engine.state.queues)
+    kept.now_ms += 2_000
+    kept.run(lambda fx: kept.engine.tick(kept.now_ms, fx))
+
+    state = kept.engine.state
+    assert (mine in state.queues, theirs in state.queues) == (True, False)
+    assert state.waiting_bytes == 0
+    kept.run(lambda fx: kept.engine.close_connection(1, kept.now_ms, fx, is_final=True))
+    before = EngineRig().engine.state.definitions_bytes
+    for _ in range(2):
+        state = kept.engine.state
+        assert not {mine, theirs}.intersection(state.queues)
+        assert topic not in state.topics
+        assert state.definitions_bytes == before
+        kept.start()
+
+
+def _of_another(rig):
+    """A temporary queue of client 78."""
+    rig.engine.open_connection(2, 78, "", "")
+    names = []
+    rig.run(lambda fx: names.append(rig.engine.create_temporary(2, "queue", fx)))
+    return names[0]
+
+
+def test_a_full_one_ends_in_slices_and_takes_nothing_more(kept):
+    """As a purge does, other clients are not kept out; a crash meanwhile leaves the rest to the
+    next boot."""
+    name = temporary(kept)
+    open_producer(kept, 20, name)
+    for _ in range(PURGED_AT_ONCE // 1000 + 1):
+        kept.send(producer=20, count=1000)
+
+    kept.run(lambda fx: kept.engine.delete_temporary(1, "queue", name, fx))
+
+    with pytest.raises(DestinationNotFound):
+        open_producer(kept, 21, name)
+    with pytest.raises(DestinationNotFound):
+        kept.send(producer=20)
+    log = list(kept.log)
+    kept.run(lambda fx: kept.engine.tick(kept.now_ms, fx))
+    assert name not in kept.engine.state.queues
+    assert kept.engine.state.waiting_bytes == 0
+    kept.log = log
+    kept.start()
+    assert name in kept.engine.state.queues
+    kept.run(lambda fx: kept.engine.close_connection(1, kept.now_ms, fx, is_final=True))
+    assert name not in kept.engine.state.queues
 
 
 # where it could leak
