@@ -6,13 +6,21 @@ returns is awaited there.
 
 import asyncio
 import inspect
+import os
 import threading
+import zlib
 from concurrent.futures import Future
+from contextlib import contextmanager
+
+import pytest
 
 import hms
 import hms.aio
 
 WAIT_S = 100
+PATIENT_S = 90
+"""A third of it is how long a client looks for its node while that is booted."""
+IS_FULL = os.environ.get("HMS_HA") == "full"
 
 
 class Blocking:
@@ -72,3 +80,45 @@ class Asyncio:
 
 
 SHELLS = {"blocking": Blocking, "asyncio": Asyncio}
+SHELLS_SHOWN = sorted(SHELLS) if IS_FULL else ["one of them"]
+"""With HMS_HA=full each test has both."""
+
+
+@contextmanager
+def shell_of(request):
+    """The shell of a test: the one that the parameter names, else one by the test's name."""
+    by_name = sorted(SHELLS)[zlib.crc32(request.node.name.encode()) % len(SHELLS)]
+    made = SHELLS[request.param if IS_FULL else by_name]()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+class Opened:
+    """A connection with a session and a producer, closed at the end without waiting for long."""
+
+    def __init__(self, stack, shell, addresses, *, queue="orders", **options):
+        self.shell, self.errors, self.events = shell, [], []
+        how = {name: options.pop(name) for name in ("transacted", "ack", "xa") if name in options}
+        given = {"request_timeout_s": PATIENT_S, "reconnect_interval_s": 0.1} | options
+        given["exception_listener"] = self.errors.append
+        given["event_listener"] = self.events.append
+        self.connection = shell.do(lambda: shell.connect(addresses, **given))
+        self.session = shell.do(lambda: self.connection.session(**how))
+        self.producer = shell.do(lambda: self.session.producer(queue))
+        stack.callback(lambda: shell.do(self.connection.close))
+
+    def sending(self, body, **how):
+        """A send in the background."""
+        return self.shell.begin(lambda: self.producer.send(body, **how))
+
+    def outcome(self, token):
+        return self.shell.do(lambda: self.connection.outcome(token))
+
+
+def in_doubt(future, kind=hms.SendInDoubt):
+    with pytest.raises(kind) as caught:
+        future.result(WAIT_S)
+    assert caught.value.token
+    return caught.value.token

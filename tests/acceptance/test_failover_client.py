@@ -2,19 +2,18 @@
 
 Each runs with the blocking or the asyncio client; HMS_HA=full: with both (55). "a" is the node, "b"
 the same log booted again, "m" another node. Frames and answers are lost on a wire that is cut.
+Those that need three copies of a log are in test_failover_client_copies.py.
 """
 
-import os
 import random
 import shutil
 import uuid
-import zlib
 from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
 from cut_wire import cut_wire
-from failover_shells import SHELLS, WAIT_S
+from failover_shells import SHELLS_SHOWN, WAIT_S, Opened, in_doubt, shell_of
 
 import hms
 from hms.client.browse_pages import PAGE_MESSAGES
@@ -31,19 +30,12 @@ CONFIG = {
 }
 BRIEF_S = 1.5
 FILE_BYTES = 3_000_001
-PATIENT_S = 90
-"""A third of it is how long a client looks for its node while that is booted."""
 
 
-IS_FULL = os.environ.get("HMS_HA") == "full"
-
-
-@pytest.fixture(params=sorted(SHELLS) if IS_FULL else ["one of them"])
+@pytest.fixture(params=SHELLS_SHOWN)
 def shell(request):
-    by_name = sorted(SHELLS)[zlib.crc32(request.node.name.encode()) % len(SHELLS)]
-    made = SHELLS[request.param if IS_FULL else by_name]()
-    yield made
-    made.close()
+    with shell_of(request) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -83,39 +75,11 @@ def bodies(one, name="orders"):
         return [bytes(message.body) for message in session.browser(name)]
 
 
-class Opened:
-    """A connection with a session and a producer, closed at the end without waiting for long."""
-
-    def __init__(self, stack, shell, addresses, *, queue="orders", **options):
-        self.shell, self.errors = shell, []
-        how = {name: options.pop(name) for name in ("transacted", "ack", "xa") if name in options}
-        given = {"request_timeout_s": PATIENT_S, "reconnect_interval_s": 0.1} | options
-        given["exception_listener"] = self.errors.append
-        self.connection = shell.do(lambda: shell.connect(addresses, **given))
-        self.session = shell.do(lambda: self.connection.session(**how))
-        self.producer = shell.do(lambda: self.session.producer(queue))
-        stack.callback(lambda: shell.do(self.connection.close))
-
-    def sending(self, body, **how):
-        """A send in the background."""
-        return self.shell.begin(lambda: self.producer.send(body, **how))
-
-    def outcome(self, token):
-        return self.shell.do(lambda: self.connection.outcome(token))
-
-
 @pytest.fixture
 def opened(shell):
     """Makes connections, which are closed at the end."""
     with ExitStack() as stack:
         yield lambda *given, **options: Opened(stack, shell, *given, **options)
-
-
-def in_doubt(future, kind=hms.SendInDoubt):
-    with pytest.raises(kind) as caught:
-        future.result(WAIT_S)
-    assert caught.value.token
-    return caught.value.token
 
 
 def swallowed(log, client, way):
