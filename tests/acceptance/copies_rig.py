@@ -145,14 +145,18 @@ class Copies:
             cable.heal()
         for wire in self.wires.values():
             wire.pass_on()
-        for one in self.nodes.values():
-            if not one.is_running:
-                one.boot()
         self.wait_for_all()
 
     def wait_for_all(self):
-        """Until each has all, so that one may be lost."""
-        wait_until(lambda: self.said()["failures_survived"] == 1, 2 * WAIT_S)
+        """Until each is there and has all, so that one may be lost."""
+        wait_until(self._have_all, 2 * WAIT_S)
+
+    def _have_all(self):
+        for one in self.nodes.values():
+            if not one.is_running:  # what was cut off may end only now
+                one.boot()
+        said = self.said()
+        return (len(said["members"]), said["failures_survived"]) == (len(NAMES), 1)
 
     def said(self):
         """What the primary says of its copies."""

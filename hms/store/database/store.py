@@ -201,9 +201,11 @@ class DatabaseStore:
                     raise StoreFailed(path=self._backend.shown, detail=detail) from error
 
     def sends_refused(self) -> str | None:
-        """The failure, a database that has not answered for a while, or one without space."""
-        failure = str(self._failure) if self._failure is not None else None
-        return failure or self._outage.refusal() or self._upkeep.shortage
+        """A database that has not answered for a while, or one without space. What comes when the
+        store has failed is not answered."""
+        if self._failure is not None:
+            return None
+        return self._outage.refusal() or self._upkeep.shortage
 
     def maintain(self) -> None:
         """Renew the lease, cut the history; while a commit is under way it does the former."""

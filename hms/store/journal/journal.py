@@ -252,8 +252,10 @@ class Journal:
         return self.durable_lsn
 
     def sends_refused(self) -> str | None:
-        """Why new persistent messages must be refused: no space for the segment after this one."""
-        return self._failure or (self._preallocated.refusal if self._is_short else None)
+        """Why new persistent messages must be refused: no space for the segment after this one. A
+        store that has failed refuses nothing: what comes then is not answered, so that a client
+        takes it to whoever goes on with the log."""
+        return self._preallocated.refusal if self._is_short else None
 
     def maintain(self) -> None:
         """Let go of old segments and prepare spare and reserve; a full disk refuses sends, any
