@@ -346,8 +346,10 @@ class Broker:
 
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal done
-            self._effort = EFFORT_MAX if draining.is_over and draining.drops(peer) else 0
-            for command in commands:
+            self._effort, taken = 0, commands
+            if draining.is_over and draining.drops(peer):
+                taken = [one for one in commands if draining.takes(one[1])]
+            for command in taken:
                 if self._effort >= EFFORT_MAX:
                     return
                 try:  # no function of its own, which would be a call more for each command
@@ -356,7 +358,7 @@ class Broker:
                 except HmsError as error:
                     self._refuse(peer, command, error, now_ms, fx)
                 done += 1
-                if done < len(commands):
+                if done < len(taken):
                     self._effort += engine.take_effort()
 
         self._change(change, is_in_hand=is_last, may_linger=are_settled, by=commands)

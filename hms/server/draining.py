@@ -3,7 +3,7 @@
     is_on     no message is delivered; clients give back what their applications have not seen;
               a transaction or a call of a client that has nothing else under way waits
     is_over   nothing is under way: what is read from here on is not applied. Clients are told, and
-              ask the next primary instead.
+              ask the next primary instead. A server that leaves is answered, else it waits for that.
 
 Plain sends go on all the time, as nothing is held for them. All but holds() is done under the
 engine's lock.
@@ -116,6 +116,11 @@ class Draining:
     def drops(self, peer: Any) -> bool:
         """Whether what such a peer says is not applied any more."""
         return self.is_over and peer in self._registry.numbers
+
+    @staticmethod
+    def takes(head: Any) -> bool:
+        """Whether it is applied all the same, as it changes nothing that outlives the process."""
+        return isinstance(head, wire.Unadvertise)
 
     def holds(self, peer: Any, items: Iterable[Sequence[Any]]) -> bool:
         """Whether a client's batch has to wait: it would begin something. One that has something

@@ -61,3 +61,18 @@ def test_what_no_service_was_given_when_its_listening_client_was_lost_was_not_de
 
     assert [line.deliveries(message) for message in line.in_order()] == [1, 0]
     assert [line.attempts(message) for message in line.in_order()] == [0, 0]
+
+
+def test_a_server_that_leaves_is_answered_when_clients_are_not_any_more():
+    """As its node moves to another machine: it waited 5 s for that, and all clients with it."""
+    node = MemoryNode()
+    node.send("server", Kind.HELLO, wire.encode(hello_of(1, is_server=True)))
+    node.send("server", Kind.REQUEST, wire.encode(Advertise("WORK")))
+    node.send("client", Kind.HELLO, wire.encode(hello_of(3)))
+    node.broker.draining.finish()
+
+    leaving = wire.encode(wire.Unadvertise("WORK", is_leaving=True))
+
+    assert node.send("client", Kind.REQUEST, wire.encode(wire.OpenSession(1)), 5) == []
+    ((envelope, _),) = node.send("server", Kind.REQUEST, leaving, 6)
+    assert (envelope.kind, envelope.correlation) == (Kind.REPLY, 6)
