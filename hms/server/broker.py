@@ -346,9 +346,8 @@ class Broker:
 
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal done
-            self._effort, taken = 0, commands
-            if draining.is_over and draining.drops(peer):
-                taken = [one for one in commands if draining.takes(one[1])]
+            self._effort = 0
+            taken = draining.taken(peer, commands) if draining.is_over else commands
             for command in taken:
                 if self._effort >= EFFORT_MAX:
                     return

@@ -3,7 +3,7 @@
     is_on     no message is delivered; clients give back what their applications have not seen;
               a transaction or a call of a client that has nothing else under way waits
     is_over   nothing is under way: what is read from here on is not applied. Clients are told, and
-              ask the next primary instead. A server that leaves is answered, else it waits for that.
+              ask the next primary instead. A server that leaves is answered.
 
 Plain sends go on all the time, as nothing is held for them. All but holds() is done under the
 engine's lock.
@@ -18,6 +18,7 @@ from hms.engine.engine import Engine
 from hms.engine.session.session_objects import Connection
 from hms.engine.xa.branch import BranchState
 from hms.engine.xa.decisions import IDENTITY
+from hms.server.batch_portions import Command
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.doors.door import Words
 from hms.server.doors.native_door import decode_frame
@@ -117,10 +118,12 @@ class Draining:
         """Whether what such a peer says is not applied any more."""
         return self.is_over and peer in self._registry.numbers
 
-    @staticmethod
-    def takes(head: Any) -> bool:
-        """Whether it is applied all the same, as it changes nothing that outlives the process."""
-        return isinstance(head, wire.Unadvertise)
+    def taken(self, peer: Any, commands: list[Command]) -> list[Command]:
+        """Those that are applied. That a service is offered no more always is: it changes nothing
+        that outlives the process, and its server waits for the answer."""
+        if not self.drops(peer):
+            return commands
+        return [one for one in commands if isinstance(one[1], wire.Unadvertise)]
 
     def holds(self, peer: Any, items: Iterable[Sequence[Any]]) -> bool:
         """Whether a client's batch has to wait: it would begin something. One that has something
