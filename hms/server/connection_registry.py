@@ -266,7 +266,8 @@ class ConnectionRegistry:
 
     def farewell(self, reason: HmsError) -> None:
         """Tell every peer why the node stops."""
-        self.releases.say(list(self.numbers), Words(Kind.GOODBYE, reason))
+        if self.numbers:  # else a node may not have begun yet, and nobody is there
+            self.releases.say(list(self.numbers), Words(Kind.GOODBYE, reason))
 
     def _take_over(self, older: int, now_ms: int, fx: Effects) -> None:
         """The same client is here again before its old connection was missed."""

@@ -97,7 +97,7 @@ def _end(one):
 
 class Copies:
     """Machines a, b and c. wires: of the clients, by machine; cables: by who speaks and to whom,
-    "arbiter" among them."""
+    "arbiter" among them. config: node and replica have keys of each [node.NAME], [replica.NAME]."""
 
     def __init__(self, folder, decided_by, stack, config):
         ports = {name: f"127.0.0.1:{free_port()}" for name in NAMES}
@@ -125,7 +125,10 @@ class Copies:
                 "domain": domain,
                 "node": {"node1": {"replica": name, **config.get("node", {})}},
                 "arbiter": {**decided_by, "endpoints": [f"http://{at['arbiter']}"]},
-                "replica": {other: {"address": f"tcp://{at[other]}"} for other in NAMES},
+                "replica": {
+                    other: {"address": f"tcp://{at[other]}", **config.get("replica", {})}
+                    for other in NAMES
+                },
             }
             self.nodes[name] = TestNode(own, own / "store", told, (), (), ())
         self.wires = {
@@ -179,10 +182,10 @@ class Copies:
         self.nodes[name].kill()
         self.wires[name].cut_client()
 
-    def move(self):
+    def move(self, to=None):
         """Another machine leads, as planned; its name."""
         before = self.leader
-        to = next(name for name in NAMES if name != before)
+        to = to or next(name for name in NAMES if name != before)
         with self.direct() as operator:
             operator.administer("replica.switchover", {"to": to})
         wait_until(lambda: self.leader == to, WAIT_S)

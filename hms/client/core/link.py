@@ -368,6 +368,11 @@ class Link(IncomingCalls):
         self.outbox += older
         self.woken.append(None)
 
+    @property
+    def epoch_seen(self) -> int:
+        """The highest epoch that was seen of the log that answered last; 0 where there are none."""
+        return self._epochs.get(self.log or b"", 0)
+
     def _check_epoch(self, welcome: Welcome) -> None:
         """A primary that was replaced does not know it yet: it can confirm nothing, and what it
         tells of the log is not what the newer one has."""

@@ -210,8 +210,11 @@ class TransportLoop:
 
     def _follow(self, error: HmsError) -> None:
         """A replica that follows says who leads. A client that knows replicas goes to those only:
-        before the first WELCOME a replica that was given is believed."""
+        before the first WELCOME a replica that was given is believed. What one says of an epoch
+        that is over is not followed."""
         if not isinstance(error, NotPrimary) or self._is_server:
+            return
+        if int(error.fields.get("epoch") or 0) < self.link.epoch_seen:
             return
         addresses = str(error.fields["addresses"]).split()
         if self.link.welcome is None:

@@ -135,3 +135,18 @@ def test_who_was_connected_goes_to_replicas_that_the_node_told_only(is_first):
     loop.lost(hms.NotPrimary(**told, addresses="tcp://c:1"))
 
     assert loop.attempts.address == ("tcp://c:1" if is_first else "tcp://b:1")
+
+
+@pytest.mark.parametrize(("epoch", "where"), [(2, "tcp://b:1"), (3, "tcp://c:1")])
+def test_who_tells_of_an_epoch_that_is_over_is_not_followed(epoch, where):
+    """A replica that was cut off knows a primary that leads no more."""
+    link = Link(Hello(1))
+    up(link, log=LOG, epoch=3, replicas=["tcp://b:1", "tcp://c:1"])
+    link.lose(LOST, is_final=False)
+    loop = TransportLoop(link, ["tcp://a:1"], Options(), Shell())
+    loop.attempts.learn_replicas(link.replicas)
+    told = {"replica": "a", "node": "N", "primary": "c", "epoch": epoch}
+
+    loop.lost(hms.NotPrimary(**told, addresses="tcp://c:1"))
+
+    assert loop.attempts.address == where
