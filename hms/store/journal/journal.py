@@ -253,8 +253,8 @@ class Journal:
 
     def sends_refused(self) -> str | None:
         """Why new persistent messages must be refused: no space for the segment after this one. A
-        store that has failed refuses nothing: what comes then is not answered, so that a client
-        takes it to whoever goes on with the log."""
+        store that has failed refuses nothing: what comes then is not answered, and its client asks
+        the next primary."""
         return self._preallocated.refusal if self._is_short else None
 
     def maintain(self) -> None:
