@@ -76,12 +76,14 @@ def upgrade_check(target: Target) -> None:
             rows.append(row | {"in_the_way": str(fault)})
             continue
         row["release"] = status["version"]
-        row["format"], row["newest"] = status["store_format"], status["newest_store_format"]
+        # a release that cannot raise the format of its store does not say it
+        known = status.get("store_format", "older"), status.get("newest_store_format", 0)
+        row["format"], row["newest"] = known
         away = [member["node"] for member in found["members"] if not member["is_up"]]
         rows.append(row | {"in_the_way": f"it does not hear {', '.join(away)}" if away else ""})
-    newest = [row["newest"] for row in rows if row["newest"]]
+    newest = [row["newest"] for row in rows if row["newest"] != ""]
     for row in rows:
-        if row["newest"] and row["newest"] < max(newest):
+        if row["newest"] != "" and row["newest"] < max(newest):
             row["in_the_way"] = "upgrade it before any store is finalized"
     show_table(target, rows, empty="there is no node", columns=tuple(rows[0]) if rows else ())
     if any(row["in_the_way"] for row in rows):

@@ -115,7 +115,8 @@ def finalize(target: Target, yes: bool) -> None:
 
     with target.connection() as connection:
         status = connection.administer("status", {})
-        now, newest = status["store_format"], status["newest_store_format"]
+        # a release before this command says neither, and refuses it
+        now, newest = status.get("store_format", 0), status.get("newest_store_format", 0)
         if now < newest and not yes:
             click.echo(finalize_line(now, newest), err=True)
             click.confirm("Raise it?", abort=True, err=True)
