@@ -1,13 +1,20 @@
 """hms doctor and hms capacity."""
 
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.time_spans import SPAN
 
+if TYPE_CHECKING:
+    from hms.boot.doctor.findings import Finding
+
 __all__ = ["capacity", "doctor"]
+
+ASK_S = 5.0
 
 FAILED, WARNED = 1, 3
 
@@ -16,24 +23,53 @@ FAILED, WARNED = 1, 3
 @target_options
 @click.option("--fix", is_flag=True, help="Take the rights of others from store and keys.")
 @click.option("--syncs", type=click.IntRange(10, 10_000), default=200, show_default=True)
-def doctor(target: Target, fix: bool, syncs: int) -> None:
+@click.option(
+    "--backups", type=click.Path(path_type=Path, file_okay=False), help="Where its backups are."
+)
+def doctor(target: Target, fix: bool, syncs: int, backups: Path | None) -> None:
     """Whether machine, disk and configuration are fit for the node: ok, warn or fail, and the cure.
 
     Exit code 0: all well; 1: something failed; 3: there are warnings. It changes nothing without
-    --fix; its syncs are done in a folder of their own beside the store, which is removed.
+    --fix; its syncs are done in a folder of their own beside the store, which is removed. A node
+    that runs is asked for its dead letters, those of its cluster for their clocks.
     """
     from hms.boot.doctor.checks import Patient, Verdict, examine  # noqa: PLC0415 - not for --help
+    from hms.boot.doctor.findings import found  # noqa: PLC0415
     from hms.boot.doctor.machine import Machine  # noqa: PLC0415
+    from hms.errors.catalogue import ConfigError  # noqa: PLC0415
 
     if target.address:
         raise click.UsageError("hms doctor examines this machine, by --config")
-    config = target.config()
-    patient = Patient(config, config.node(target.node_name), Machine(), syncs=syncs)
+    if not target.path.is_file():
+        target.config()  # which says so
+    try:
+        config = target.config()
+    except ConfigError as error:
+        why = "the node does not boot with it"
+        faulty = found("hms.configuration", Verdict.FAIL, str(error), why, "Correct it.")
+        _tell(target, [faulty])
+        click.get_current_context().exit(FAILED)
+
+    def ask(node: str, verb: str) -> Any:
+        return replace(target, node_name=node, timeout_s=ASK_S).administer(verb)
+
+    patient = Patient(
+        config, config.node(target.node_name), Machine(), syncs=syncs, ask=ask, backups=backups
+    )
     findings = list(examine(patient))
     for one in findings:
         if fix and one.paths:
             for path in one.paths:
                 path.chmod(path.stat().st_mode & 0o770)
+    _tell(target, findings)
+    verdicts = {one.verdict for one in findings}
+    if Verdict.FAIL in verdicts:
+        click.get_current_context().exit(FAILED)
+    if Verdict.WARN in verdicts:
+        click.get_current_context().exit(WARNED)
+
+
+def _tell(target: Target, findings: "list[Finding]") -> None:
     rows = [
         {
             "check": one.check,
@@ -51,11 +87,6 @@ def doctor(target: Target, fix: bool, syncs: int) -> None:
             click.echo(f"{row['verdict']:5} {row['check']:24} {row['value']}")
             if row["why"]:
                 click.echo(f"      {row['why']}. {row['cure']}")
-    verdicts = {one.verdict for one in findings}
-    if Verdict.FAIL in verdicts:
-        click.get_current_context().exit(FAILED)
-    if Verdict.WARN in verdicts:
-        click.get_current_context().exit(WARNED)
 
 
 @click.command()

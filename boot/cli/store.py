@@ -5,6 +5,8 @@ verify ends with 0 when the store is good, 3 when only a write at its end was cu
 is damaged. 1 and 2 mean what they mean everywhere: refused, and not understood.
 """
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,27 +164,69 @@ def salvage(target: Target, path: Path | None, new: Path, yes: bool) -> None:
 
 @store.command()
 @click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.argument("mode", type=click.Choice(("latency", "locks", "honesty")), default="latency")
-@click.option("--count", type=click.IntRange(10, 100_000), default=200, show_default=True)
+@click.argument(
+    "mode",
+    type=click.Choice(("latency", "locks", "honesty", "witness", "check", "kill", "damage")),
+    default="latency",
+)
+@click.option("--count", type=click.IntRange(10, 10_000_000), default=200, show_default=True)
+@click.option("--witness", help="honesty, check: HOST:PORT of `hms store probe DIR witness`.")
+@click.option("--listen", default="127.0.0.1:7790", show_default=True, help="Of the witness.")
+@click.option("--runs", type=click.IntRange(1, 10_000), default=5, show_default=True)
 @click.option("--json", "is_json", is_flag=True, help="Answer in JSON.")
-def probe(path: Path, mode: str, count: int, is_json: bool) -> None:
+def probe(
+    path: Path, mode: str, count: int, witness: str | None, listen: str, runs: int, is_json: bool
+) -> None:
     """What the disk below PATH does, in a folder of its own there, which is removed.
 
     latency: appends, overwrites and renames with their syncs, and a curve of batches. locks: one
     holds it, another is refused and gets it after that, also after a kill. honesty: whether the
     device's own counters show what was synced; exit code 4 when they do not, 3 when there are none.
+    kill: a node of its own there is killed, --runs times, and its books are balanced. damage: PATH
+    is a store that no node has; bits of a copy are flipped, and each must be detected.
+
+    honesty --witness: numbered records are written, synced, and told to a witness at another
+    machine (PATH there is where it keeps the numbers), until somebody cuts the power of this one.
+    check --witness tells afterwards which confirmed records are lost; exit code 4 when some are.
     """
     from hms.boot.doctor import probing  # noqa: PLC0415 - not for --help
 
     target = Target(Path(), None, None, is_json)
     try:
-        said, code = probing.MODES[mode](path, count)
+        if mode == "witness":
+            _serve_witness(target, path, _place(listen))
+            return
+        if mode == "check" and witness is None:
+            raise click.UsageError("check needs --witness HOST:PORT")
+        if witness is not None and mode in ("honesty", "check"):
+            said, code = probing.witnessed(path, mode, count, _place(witness))
+        else:
+            size = runs if mode == "kill" else count
+            said, code = probing.MODES[mode](path, size)
     except OSError as fault:
         where = fault.filename or path
-        raise click.ClickException(f"{where}: {fault.strerror}") from fault
+        raise click.ClickException(f"{where}: {fault.strerror or fault}") from fault
     show_values(target, said)
     if code:
         click.get_current_context().exit(code)
+
+
+def _place(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.UsageError(f"{text!r} is no HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _serve_witness(target: Target, path: Path, place: tuple[str, int]) -> None:
+    from hms.boot.doctor.witness import Witness  # noqa: PLC0415 - not for --help
+
+    with Witness(*place, path / "witness.txt") as server:
+        said = {"listens": f"{place[0]}:{server.port}", "file": str(path / "witness.txt")}
+        target.say(f"witness at {said['listens']}; Ctrl-C ends it", said)
+        sys.stdout.flush()
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 def _path(target: Target, path: Path | None) -> Path:

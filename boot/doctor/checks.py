@@ -3,20 +3,19 @@
 They change nothing; modes alone can be set right, by --fix.
 """
 
-import os
 import resource
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from itertools import zip_longest
 
 from hms.boot.counts import counted
-from hms.boot.doctor.disk_probe import Sync, folder_of, is_lock_held, measure, percentile
-from hms.boot.doctor.machine import Machine, mode_of
-from hms.boot.entries import Config, Node
+from hms.boot.doctor.disk_probe import folder_of, is_lock_held, measure, percentile
+from hms.boot.doctor.findings import Check, Finding, Patient, Verdict, found
+from hms.boot.doctor.machine import mode_of
+from hms.boot.doctor.node_checks import NODE_CHECKS
+from hms.boot.doctor.place_checks import PLACE_CHECKS
 from hms.boot.monitoring.health import health_of
 from hms.boot.security_file import load_security
 from hms.boot.supervise import find
@@ -24,7 +23,6 @@ from hms.errors.tree import HmsError
 
 __all__ = ["CHECKS", "Finding", "Patient", "Verdict", "examine"]
 
-SYNCS = 200
 SLOW_MS = 50.0
 DEVICE_US = 20.0
 """No device that keeps what it has through a power cut syncs faster; one with a protected cache
@@ -35,50 +33,10 @@ PROCESSES_MIN = 256
 LIBZMQ = (4, 3, 4)
 PYTHON = (3, 11)
 OTHERS = 0o007
+NO_FLUSH = ("nobarrier", "barrier=0")
 VOLATILE = ("tmpfs", "ramfs", "overlay", "devtmpfs")
 DOUBTFUL = ("nfs", "cifs", "smb3", "ecryptfs", "fuse", "9p")
 
-
-class Verdict(StrEnum):
-    """How a check ended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """paths: whose modes --fix sets."""
-
-    check: str
-    verdict: Verdict
-    value: str
-    why: str = ""
-    cure: str = ""
-    paths: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Patient:
-    """What is examined."""
-
-    config: Config
-    node: Node
-    machine: Machine
-    sync: Sync = os.fdatasync
-    syncs: int = SYNCS
-
-    @property
-    def store(self) -> Path:
-        """The store's folder, or the nearest above that exists."""
-        path = self.node.store
-        while not path.exists() and path != path.parent:
-            path = path.parent
-        return path
-
-
-Check = Callable[[Patient], Finding | None]
 CHECKS: dict[str, Check] = {}
 
 
@@ -94,20 +52,15 @@ def examine(patient: Patient) -> Iterator[Finding]:
     """All checks, in order; one that cannot be done says which call failed."""
     for name, check in CHECKS.items():
         try:
-            found = check(patient)
+            finding = check(patient)
         except OSError as fault:
             where = fault.filename or patient.store
             text = f"{where}: {fault.strerror}"
-            found = Finding(
+            finding = found(
                 name, Verdict.FAIL, text, "it could not be looked at", "Run as the node."
             )
-        if found is not None:
-            yield found
-
-
-def _found(name: str, verdict: Verdict, value: str, why: str, cure: str) -> Finding:
-    is_good = verdict is Verdict.OK
-    return Finding(name, verdict, value, "" if is_good else why, "" if is_good else cure)
+        if finding is not None:
+            yield finding
 
 
 @_check("disk.filesystem")
@@ -121,17 +74,17 @@ def _filesystem(patient: Patient) -> Finding:
         verdict = Verdict.WARN
     options = "" if mount is None else f", {','.join(mount.options)}"
     why = "what is synced there is not kept, or its locks do not hold"
-    return _found("disk.filesystem", verdict, f"{kind}{options}", why, "Use ext4 or xfs.")
+    return found("disk.filesystem", verdict, f"{kind}{options}", why, "Use ext4 or xfs.")
 
 
 @_check("disk.mount_options")
 def _mount_options(patient: Patient) -> Finding:
     mount = patient.machine.mount_of(patient.node.store)
     options = () if mount is None else mount.options
-    bad = [one for one in options if one == "ro" or one.startswith("nobarrier")]
+    bad = [one for one in options if one in ("ro", *NO_FLUSH)]
     verdict = Verdict.FAIL if bad else Verdict.OK
     why = "it cannot be written, or a sync does not reach the device"
-    return _found("disk.mount_options", verdict, ",".join(bad or options), why, "Mount it anew.")
+    return found("disk.mount_options", verdict, ",".join(bad or options), why, "Mount it anew.")
 
 
 @_check("disk.space")
@@ -146,7 +99,7 @@ def _space(patient: Patient) -> Finding:
         verdict = Verdict.WARN
     value = f"{usage.free >> 30} GiB of {usage.total >> 30} GiB free, {wanted >> 30} GiB wanted"
     why = "log and history may fill the disk, and sending is refused then"
-    return _found("disk.space", verdict, value, why, "Lower history_bytes, set max_log_bytes.")
+    return found("disk.space", verdict, value, why, "Lower history_bytes, set max_log_bytes.")
 
 
 @_check("disk.write_cache")
@@ -156,7 +109,11 @@ def _write_cache(patient: Patient) -> Finding | None:
     cache = patient.machine.text(path) if path else ""
     if not cache:
         return None
-    return _found("disk.write_cache", Verdict.OK, cache, "", "")
+    options = () if mount is None else mount.options
+    is_kept = cache == "write back" and any(one in NO_FLUSH for one in options)
+    verdict = Verdict.FAIL if is_kept else Verdict.OK
+    why = "what was synced stays in the device's cache, and a power cut loses it"
+    return found("disk.write_cache", verdict, cache, why, "Mount it with barriers.")
 
 
 @_check("disk.sync")
@@ -175,13 +132,13 @@ def _sync(patient: Patient) -> Finding:
         value += f", {writes} writes of the device"
         if writes < patient.syncs:  # it is twice as many, of appends and of what is overwritten
             why = "the device has not seen what was synced: a power cut loses what was confirmed"
-            return _found("disk.sync", Verdict.FAIL, value, why, "Find who swallows the syncs.")
+            return found("disk.sync", Verdict.FAIL, value, why, "Find who swallows the syncs.")
     if median * 1000 < DEVICE_US:
         why = "that is faster than a device without a protected cache can be"
-        return _found("disk.sync", Verdict.WARN, value, why, "hms store probe DIR honesty")
+        return found("disk.sync", Verdict.WARN, value, why, "hms store probe DIR honesty")
     verdict = Verdict.WARN if p99 > SLOW_MS else Verdict.OK
     why = "each persistent message waits for one"
-    return _found("disk.sync", verdict, value, why, "Use another disk, or one alone.")
+    return found("disk.sync", verdict, value, why, "Use another disk, or one alone.")
 
 
 @_check("disk.lock")
@@ -190,7 +147,7 @@ def _lock(patient: Patient) -> Finding:
         fault = is_lock_held(folder)
     verdict = Verdict.FAIL if fault else Verdict.OK
     why = "two nodes could write one store"
-    return _found("disk.lock", verdict, fault or "holds", why, "Use a local file system.")
+    return found("disk.lock", verdict, fault or "holds", why, "Use a local file system.")
 
 
 @_check("kernel.open_files")
@@ -201,7 +158,7 @@ def _open_files(patient: Patient) -> Finding:
     verdict = Verdict.OK if is_enough else Verdict.WARN
     value = f"{hard} of {wanted} for max_connections = {patient.node.max_connections}"
     why = "fewer connections than configured fit"
-    return _found("kernel.open_files", verdict, value, why, "Raise LimitNOFILE or ulimit -Hn.")
+    return found("kernel.open_files", verdict, value, why, "Raise LimitNOFILE or ulimit -Hn.")
 
 
 @_check("kernel.processes")
@@ -210,7 +167,7 @@ def _processes(patient: Patient) -> Finding:
     is_enough = soft == resource.RLIM_INFINITY or soft >= PROCESSES_MIN
     verdict = Verdict.OK if is_enough else Verdict.WARN
     why = "threads and server processes count"
-    return _found("kernel.processes", verdict, str(soft), why, "Raise LimitNPROC or ulimit -u.")
+    return found("kernel.processes", verdict, str(soft), why, "Raise LimitNPROC or ulimit -u.")
 
 
 @_check("kernel.overcommit")
@@ -218,7 +175,7 @@ def _overcommit(patient: Patient) -> Finding:
     mode = patient.machine.text("/proc/sys/vm/overcommit_memory")
     verdict = Verdict.WARN if mode == "2" else Verdict.OK
     why = "a server process that forks may be refused memory that it does not use"
-    return _found("kernel.overcommit", verdict, mode or "unknown", why, "vm.overcommit_memory = 0")
+    return found("kernel.overcommit", verdict, mode or "unknown", why, "vm.overcommit_memory = 0")
 
 
 @_check("kernel.swap")
@@ -229,7 +186,7 @@ def _swap(patient: Patient) -> Finding:
     value = f"{counted(len(devices), 'device')}, swappiness {swappiness}"
     why = "messages that wait would be swapped out, and delivered slowly"
     verdict = Verdict.WARN if is_bad else Verdict.OK
-    return _found("kernel.swap", verdict, value, why, "vm.swappiness = 1")
+    return found("kernel.swap", verdict, value, why, "vm.swappiness = 1")
 
 
 @_check("kernel.huge_pages")
@@ -238,7 +195,7 @@ def _huge_pages(patient: Patient) -> Finding:
     chosen = text.partition("[")[2].partition("]")[0] or "unknown"
     verdict = Verdict.WARN if chosen == "always" else Verdict.OK
     why = "memory grows in steps of 2 MiB, and compaction stops threads"
-    return _found("kernel.huge_pages", verdict, chosen, why, "Set it to madvise.")
+    return found("kernel.huge_pages", verdict, chosen, why, "Set it to madvise.")
 
 
 @_check("kernel.dirty")
@@ -246,7 +203,7 @@ def _dirty(patient: Patient) -> Finding:
     ratio = patient.machine.number("/proc/sys/vm/dirty_ratio") or 0
     verdict = Verdict.WARN if ratio > 40 else Verdict.OK  # noqa: PLR2004 - twice the default
     why = "a sync may have to wait for gigabytes of others"
-    return _found("kernel.dirty", verdict, f"{ratio} %", why, "vm.dirty_ratio = 20")
+    return found("kernel.dirty", verdict, f"{ratio} %", why, "vm.dirty_ratio = 20")
 
 
 @_check("kernel.cgroup_memory")
@@ -256,7 +213,7 @@ def _cgroup_memory(patient: Patient) -> Finding:
     verdict = Verdict.FAIL if limit is not None and limit < wanted else Verdict.OK
     value = "no limit" if limit is None else f"{limit >> 20} MiB, {wanted >> 20} MiB wanted"
     why = "the kernel ends the node before it can refuse messages"
-    return _found("kernel.cgroup_memory", verdict, value, why, "Lower max_memory_bytes.")
+    return found("kernel.cgroup_memory", verdict, value, why, "Lower max_memory_bytes.")
 
 
 @_check("clock.synchronised")
@@ -265,7 +222,7 @@ def _clock(patient: Patient) -> Finding:
     verdict = Verdict.OK if synced else Verdict.WARN
     value = {True: "yes", False: "no", None: "cannot be asked"}[synced]
     why = "expiry and schedules follow the clock, and nodes compare theirs"
-    return _found("clock.synchronised", verdict, value, why, "Run chrony or systemd-timesyncd.")
+    return found("clock.synchronised", verdict, value, why, "Run chrony or systemd-timesyncd.")
 
 
 @_check("network.addresses")
@@ -280,7 +237,7 @@ def _addresses(patient: Patient) -> Finding:
     verdict = Verdict.FAIL if faults else Verdict.OK
     value = "; ".join(faults) or ("the node has them" if is_ours else "free")
     why = "the node could not listen"
-    return _found("network.addresses", verdict, value, why, "Another port, or end who has it.")
+    return found("network.addresses", verdict, value, why, "Another port, or end who has it.")
 
 
 @_check("network.somaxconn")
@@ -289,14 +246,14 @@ def _somaxconn(patient: Patient) -> Finding:
     verdict = Verdict.WARN if most is not None and most < 512 else Verdict.OK  # noqa: PLR2004
     why = "clients that all come back at once are dropped and wait"
     value = "unknown" if most is None else str(most)
-    return _found("network.somaxconn", verdict, value, why, "net.core.somaxconn = 4096")
+    return found("network.somaxconn", verdict, value, why, "net.core.somaxconn = 4096")
 
 
 @_check("software.python")
 def _python(patient: Patient) -> Finding:
     said = patient.machine.versions.get("python", ".".join(map(str, sys.version_info[:3])))
     verdict = Verdict.OK if _numbers(said) >= PYTHON else Verdict.FAIL
-    return _found("software.python", verdict, said, "HMS needs 3.11", "Install a newer Python.")
+    return found("software.python", verdict, said, "HMS needs 3.11", "Install a newer Python.")
 
 
 @_check("software.libzmq")
@@ -305,7 +262,7 @@ def _libzmq(patient: Patient) -> Finding:
 
     said = patient.machine.versions.get("libzmq", zmq.zmq_version())
     verdict = Verdict.OK if _numbers(said) >= LIBZMQ else Verdict.FAIL
-    return _found("software.libzmq", verdict, said, "faults that were mended", "Update pyzmq.")
+    return found("software.libzmq", verdict, said, "faults that were mended", "Update pyzmq.")
 
 
 @_check("software.native")
@@ -317,25 +274,43 @@ def _native(patient: Patient) -> Finding:
         said = "yes" if packed_messages.IS_NATIVE else "no"
     verdict = Verdict.OK if said == "yes" else Verdict.WARN
     why = "packs of messages are taken apart by Python, which is slower"
-    return _found("software.native", verdict, said, why, "Install with a C compiler.")
+    return found("software.native", verdict, said, why, "Install with a C compiler.")
 
 
 @_check("software.packages")
 def _packages(patient: Patient) -> Finding:
-    missing = []
+    """Each is there, and no older than this release asks for."""
+    faults, known = [], []
+    least = _least_versions(patient.machine.needed())
     wanted = ["pyzmq", "msgspec", "APScheduler", "click", "cronsim"]
     wanted += ["argon2-cffi"] if patient.node.security is not None else []
     for name in wanted:
-        if patient.machine.versions.get(name) == "":
-            missing.append(name)
-            continue
-        try:
-            version(name)
-        except PackageNotFoundError:
-            missing.append(name)
-    verdict = Verdict.FAIL if missing else Verdict.OK
-    value = ", ".join(missing) or "all there"
-    return _found("software.packages", verdict, value, "they are missing", "pip install them.")
+        said = patient.machine.versions.get(name, _version_of(name))
+        if not said:
+            faults.append(f"{name} is missing")
+        elif _is_older(said, least.get(name, "")):
+            faults.append(f"{name} is {said}, and {least[name]} is needed")
+        known.append(f"{name} {said}")
+    verdict = Verdict.FAIL if faults else Verdict.OK
+    why, cure = "HMS does not work without them", "pip install them."
+    return found("software.packages", verdict, ", ".join(faults or known), why, cure)
+
+
+def _version_of(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _least_versions(needed: list[str]) -> dict[str, str]:
+    both = [text.partition(";")[0].partition(">=") for text in needed]
+    return {name.strip(): after.partition(",")[0].strip() for name, _, after in both if after}
+
+
+def _is_older(said: str, least: str) -> bool:
+    both = list(zip_longest(_numbers(said), _numbers(least), fillvalue=0))
+    return [a for a, _ in both] < [b for _, b in both]
 
 
 @_check("hms.modes")
@@ -347,21 +322,21 @@ def _modes(patient: Patient) -> Finding:
     verdict = Verdict.WARN if open_ones else Verdict.OK
     value = ", ".join(map(str, open_ones)) or "others have no rights"
     why = "others on this machine may read messages or keys"
-    found = _found("hms.modes", verdict, value, why, "hms doctor --fix, or chmod o= them.")
-    return Finding(found.check, found.verdict, found.value, found.why, found.cure, open_ones)
+    said = found("hms.modes", verdict, value, why, "hms doctor --fix, or chmod o= them.")
+    return Finding(said.check, said.verdict, said.value, said.why, said.cure, open_ones)
 
 
 @_check("hms.health")
 def _health(patient: Patient) -> Finding:
     health = health_of(patient.node)
     if health.state == "down":
-        return _found("hms.health", Verdict.OK, "not running", "", "")
+        return found("hms.health", Verdict.OK, "not running", "", "")
     verdict = Verdict.OK
     if not health.is_live:
         verdict = Verdict.FAIL
     elif health.alerts or not health.is_ready:
         verdict = Verdict.WARN
-    return _found("hms.health", verdict, health.text, "see hms alert list", "See the alerts.")
+    return found("hms.health", verdict, health.text, "see hms alert list", "See the alerts.")
 
 
 @_check("hms.security")
@@ -369,20 +344,26 @@ def _security(patient: Patient) -> Finding:
     path = patient.node.security
     if path is None:
         said = "open: the node trusts every process that reaches its addresses"
-        return _found("hms.security", Verdict.OK, said, "", "")
+        return found("hms.security", Verdict.OK, said, "", "")
     try:
         document = load_security(path)
     except HmsError as error:
         why = "the node does not boot with it"
-        return _found("hms.security", Verdict.FAIL, str(error), why, "hms security check")
+        return found("hms.security", Verdict.FAIL, str(error), why, "hms security check")
     said = counted(len(document.user), "user")
     for alert in health_of(patient.node).alerts:
         if alert["alert"] == "addresses_locked":
             why = "clients from there that have never logged in are kept out, too"
             cure = "hms security locked; hms security unlock ADDRESS"
-            return _found("hms.security", Verdict.WARN, f"{said}; {alert['text']}", why, cure)
-    return _found("hms.security", Verdict.OK, said, "", "")
+            return found("hms.security", Verdict.WARN, f"{said}; {alert['text']}", why, cure)
+    return found("hms.security", Verdict.OK, said, "", "")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in text.split(".") if word.isdigit())
+
+
+AREAS = ("disk", "kernel", "clock", "network", "software", "hms")
+CHECKS.update({**PLACE_CHECKS, **NODE_CHECKS})
+for _name in sorted(CHECKS, key=lambda name: AREAS.index(name.partition(".")[0])):
+    CHECKS[_name] = CHECKS.pop(_name)

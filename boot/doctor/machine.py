@@ -3,15 +3,24 @@
 import ctypes
 import os
 import resource
+import shutil
 import socket
+import time
+import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 __all__ = ["Machine", "Mount"]
 
 STA_UNSYNC = 0x40
 _TIMEX_BYTES = 208
+_IP_MTU, _IPV6_MTU = 14, 24
+_MTU_OPTIONS = {
+    socket.AF_INET: (socket.IPPROTO_IP, _IP_MTU),
+    socket.AF_INET6: (socket.IPPROTO_IPV6, _IPV6_MTU),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,67 @@ def _bindable(host: str, port: int) -> str:
     return ""
 
 
+def _why_unknown(host: str) -> str:
+    """Why a host has no address, or nothing."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as fault:
+        return str(fault.strerror if isinstance(fault, OSError) else fault)
+    return ""
+
+
+def _mtu_to(host: str) -> int:
+    """Of the first way there, as the kernel knows it; 0: not known."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        level, option = _MTU_OPTIONS[family]
+        with socket.socket(family, socket.SOCK_DGRAM) as asking:
+            asking.connect(address)  # sends nothing
+            return asking.getsockopt(level, option)
+    except (OSError, KeyError, UnicodeError):
+        return 0
+
+
+def _has_zone(name: str) -> bool:
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+def _clocks() -> tuple[float, float]:
+    return time.time(), time.monotonic()
+
+
+def _free_bytes(path: Path) -> int:
+    return shutil.disk_usage(path).free
+
+
+def _needed() -> list[str]:
+    """What this release asks for; nothing where its sources were not installed."""
+    try:
+        return requires("hybrid-messaging") or []
+    except PackageNotFoundError:
+        return []
+
+
+def _java_version() -> int:
+    """The one that Spark would be given; 0: none."""
+    from hms.errors.catalogue import JavaMissing  # noqa: PLC0415 - the other checks need none
+    from hms.history.java import ensure_java, java_version  # noqa: PLC0415 - the same
+
+    before = os.environ.get("JAVA_HOME")
+    try:
+        return java_version(ensure_java() / "bin" / "java")
+    except JavaMissing:
+        return 0
+    finally:
+        os.environ.pop("JAVA_HOME", None)
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """root: of the file system that is looked at."""
@@ -62,6 +132,15 @@ class Machine:
     limit_of: Callable[[int], tuple[int, int]] = _limit_of
     is_clock_synced: Callable[[], bool | None] = _is_clock_synced
     why_not_bindable: Callable[[str, int], str] = _bindable
+    why_unknown: Callable[[str], str] = _why_unknown
+    mtu_to: Callable[[str], int] = _mtu_to
+    has_zone: Callable[[str], bool] = _has_zone
+    clocks: Callable[[], tuple[float, float]] = _clocks
+    """Seconds of the wall clock, and of the one that runs evenly."""
+    pause: Callable[[float], object] = time.sleep
+    free_bytes: Callable[[Path], int] = _free_bytes
+    java_version: Callable[[], int] = _java_version
+    needed: Callable[[], list[str]] = _needed
     versions: dict[str, str] = field(default_factory=dict)
     """Of libraries, where a test says others."""
 

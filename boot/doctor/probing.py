@@ -15,7 +15,7 @@ from hms.boot.doctor.disk_probe import (
 )
 from hms.boot.doctor.machine import Machine
 
-__all__ = ["MODES", "honesty", "latency", "locks"]
+__all__ = ["MODES", "honesty", "latency", "locks", "witnessed"]
 
 UNKNOWN, DISHONEST = 3, 4
 Outcome = tuple[dict[str, Any], int]
@@ -66,8 +66,47 @@ def honesty(
     return said | {"verdict": "the device has seen the syncs"}, 0
 
 
+def kill(path: Path, runs: int) -> Outcome:
+    """A node there is killed so many times."""
+    from hms.boot.doctor.kill_probe import kill as killed  # noqa: PLC0415 - boots a node
+
+    said, is_good = killed(path, runs)
+    return said, 0 if is_good else DISHONEST
+
+
+def damage(path: Path, count: int) -> Outcome:
+    """Bits of a copy of a store are flipped."""
+    from hms.boot.doctor.damage_probe import damage as damaged  # noqa: PLC0415 - loads the store
+
+    said, is_good = damaged(path, count)
+    return said, 0 if is_good else DISHONEST
+
+
+def witnessed(path: Path, mode: str, count: int, address: tuple[str, int]) -> Outcome:
+    """honesty: write and tell so many numbers; check: all runs that are found there."""
+    from hms.boot.doctor import witness  # noqa: PLC0415 - loads the store
+
+    if mode == "honesty":
+        return witness.tell(address, path, count), 0
+    runs = witness.runs_in(path)
+    rows = [
+        witness.examined(folder, run, witness.ask(address, run)) for run, folder in runs.items()
+    ]
+    bad = [row for row in rows if not row["is_good"]]
+    unknown = [row for row in rows if not row["confirmed"]]
+    said = {"runs": len(rows), "lost": sum(row["lost"] for row in rows), "details": rows}
+    if bad:
+        return said | {"verdict": bad[0]["verdict"]}, DISHONEST
+    if not rows or unknown:
+        why = "the witness has not heard of it" if rows else "there is no run"
+        return said | {"verdict": why}, UNKNOWN
+    return said | {"verdict": witness.KEPT}, 0
+
+
 MODES: Mapping[str, Callable[[Path, int], Outcome]] = {
     "latency": latency,
     "locks": locks,
     "honesty": honesty,
+    "kill": kill,
+    "damage": damage,
 }

@@ -4,11 +4,13 @@ import errno
 import json
 import os
 import resource
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 from hms.boot.cli import main
 from hms.boot.config import load
@@ -17,6 +19,8 @@ from hms.boot.doctor.checks import CHECKS, Patient, Verdict, examine
 from hms.boot.doctor.disk_probe import is_lock_held
 from hms.boot.doctor.machine import Machine
 from hms.boot.doctor.probing import honesty
+from hms.errors.catalogue import NotAuthorized
+from hms.history.backups.backup_manifest import Manifest, write_manifest
 
 MIB = 1 << 20
 MOUNT = "21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
@@ -62,7 +66,12 @@ def patient(tmp_path, root):
         limit_of=lambda _: (1 << 20, 1 << 20),
         is_clock_synced=lambda: True,
         why_not_bindable=lambda _host, _port: "",
-        versions={"native": "yes"},
+        why_unknown=lambda _host: "",
+        mtu_to=lambda _host: 1500,
+        has_zone=lambda _name: True,
+        pause=lambda _seconds: None,
+        free_bytes=lambda _path: 1 << 40,
+        versions={"native": "yes", "java": "21"},
     )
     return Patient(config, node, machine, sync=_slow_sync, syncs=10)
 
@@ -90,12 +99,7 @@ def _machine(**changes):
 
 
 def _node(**changes):
-    def spoil(patient):
-        from msgspec.structs import replace as changed
-
-        return replace(patient, node=changed(patient.node, **changes))
-
-    return spoil
+    return lambda patient: replace(patient, node=structs.replace(patient.node, **changes))
 
 
 def _counters(patient):
@@ -125,6 +129,141 @@ def _bad_security(patient):
     file.write_text("[user.x]\nnonsense = 1\n")
     file.chmod(0o600)
     return _node(security=file)(patient)
+
+
+def _fails(_fd):
+    raise OSError(errno.EINVAL, "Invalid argument")
+
+
+def _runs(patient):
+    """As this very process."""
+    from dataclasses import asdict
+
+    from hms.boot.supervise import identify
+
+    said = json.dumps(asdict(identify(os.getpid())))
+    (patient.node.runtime / f"{patient.node.name}.process").write_text(said)
+    return patient
+
+
+def _asked(answer):
+    def ask(_node, _verb):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return ask
+
+
+def _letters(patient):
+    rows = [{"name": "HMS.DLQ", "waiting": 3, "in_flight": 0}]
+    return replace(_runs(patient), ask=_asked(rows))
+
+
+def _no_answer(patient):
+    refusal = NotAuthorized(user="x", action="view", resource="queue")
+    return replace(_runs(patient), ask=_asked(refusal))
+
+
+def _configured_anew(patient):
+    from hms.boot.monitoring.state_file import StateFile, read_state, state_file_of
+
+    _says_hung(_runs(patient))
+    file = state_file_of(patient.node)
+    StateFile(file).write(read_state(file) | {"began_s": time.monotonic() - 3600})
+    return patient
+
+
+def _written_tomorrow(patient):
+    file = patient.node.store / "00000001.log"
+    file.touch()
+    os.utime(file, (time.time() + 86_400,) * 2)
+    return patient
+
+
+def _drifts():
+    """A wall clock that gains a tenth."""
+    at = iter(range(1000))
+    return lambda: ((n := next(at)) * 1.1, n)
+
+
+def _in_a_cluster(patient, **changes):
+    """With another node, at the same machine."""
+    file = patient.config.path
+    file.write_text(
+        '[node.N1]\nhistory_bytes = "1 MiB"\nsegment_bytes = "1 MiB"\n'
+        'max_message_bytes = "64 KiB"\nmax_transaction_bytes = "128 KiB"\n[node.N2]\n'
+        'listen = ["ipc:///tmp/other.sock"]\n'
+        '[svrgroup.g1]\nNODENAME = "N1"\nHMSINDEX = 1\nHMSPORT = 7901\n'
+        '[svrgroup.g2]\nNODENAME = "N2"\nHMSINDEX = 2\nHMSPORT = 7902\n'
+    )
+    config = load(file)
+    return replace(patient, config=config, node=config.node("N1"), **changes)
+
+
+def _late_peer(patient):
+    return _in_a_cluster(patient, ask=_asked({"now_ms": time.time() * 1000 - 60_000}))
+
+
+def _small_way(patient):
+    machine = replace(patient.machine, mtu_to=lambda _host: 576)
+    return _in_a_cluster(patient, machine=machine)
+
+
+def _unknown_host(patient):
+    machine = replace(patient.machine, why_unknown=lambda _host: "Name or service not known")
+    return _in_a_cluster(patient, machine=machine)
+
+
+def _key(patient, days):
+    file = patient.config.path.with_name("link.key")
+    if days is not None:
+        file.write_text("key")
+        file.chmod(0o600)
+        os.utime(file, (time.time() - days * 86_400,) * 2)
+    group = structs.replace(patient.node.group, link_key_file=file)
+    return _node(group=group)(patient)
+
+
+def _damaged_header(patient):
+    (patient.node.store / "0000000000000001.log").write_bytes(b"x" * 4096)
+    return patient
+
+
+def _backups(age_s):
+    """One verified backup of that age; None: none at all."""
+
+    def spoil(patient):
+        folder = patient.config.path.with_name("backups")
+        folder.mkdir()
+        if age_s is not None:
+            created_ms = int((time.time() - age_s) * 1000)
+            (folder / "b1").mkdir()
+            numbers = 1, "", 1, 1, 1, 1, 1, 1, created_ms
+            manifest = Manifest("b1", patient.node.name, *numbers, "", {}, [])
+            write_manifest(folder / "b1", manifest)
+        return replace(patient, backups=folder)
+
+    return spoil
+
+
+def _grows(days):
+    """A store that was 1 GiB in the last hour, and room for so many days of that."""
+
+    def spoil(patient):
+        file = patient.node.store / "00000007.log"
+        file.touch()
+        os.truncate(file, 1 << 30)
+        os.utime(file, (time.time() - 3600,) * 2)
+        machine = replace(patient.machine, free_bytes=lambda _: int(days * 24 * (1 << 30)))
+        return _node(history_bytes=1 << 50)(replace(patient, machine=machine))
+
+    return spoil
+
+
+def _flushes_nothing(patient):
+    _write("proc/self/mountinfo", "1 1 8:1 / / rw,nobarrier - ext4 d rw\n")(patient)
+    return patient
 
 
 def _lock_of_nobody(monkeypatch):
@@ -163,6 +302,34 @@ SPOILT = [
     ("software.libzmq", Verdict.FAIL, _machine(versions={"libzmq": "4.3.2"})),
     ("software.native", Verdict.WARN, _machine(versions={"native": "no"})),
     ("software.packages", Verdict.FAIL, _machine(versions={"msgspec": ""})),
+    (
+        "software.packages",
+        Verdict.FAIL,
+        _machine(versions={"msgspec": "0.1"}, needed=lambda: ["msgspec>=0.19,<1"]),
+    ),
+    ("software.java", Verdict.WARN, _machine(versions={"java": "11"})),
+    ("disk.write_cache", Verdict.FAIL, _flushes_nothing),
+    ("disk.directory_sync", Verdict.FAIL, lambda patient: replace(patient, sync_folder=_fails)),
+    ("disk.log_device", Verdict.WARN, _machine(free_bytes=lambda _path: 1 << 30)),
+    ("kernel.entropy", Verdict.WARN, _write("proc/sys/kernel/random/entropy_avail", "7")),
+    ("kernel.time_zones", Verdict.WARN, _machine(has_zone=lambda name: name == "UTC")),
+    ("clock.steps", Verdict.FAIL, _written_tomorrow),
+    ("clock.monotonic", Verdict.WARN, _machine(clocks=_drifts())),
+    ("clock.peers", Verdict.WARN, _late_peer),
+    ("clock.peers", Verdict.WARN, _in_a_cluster),
+    ("network.names", Verdict.FAIL, _unknown_host),
+    ("network.mtu", Verdict.WARN, _small_way),
+    ("network.keepalive", Verdict.WARN, _node(heartbeat_s=3600.0)),
+    ("hms.configuration", Verdict.WARN, _configured_anew),
+    ("hms.keys", Verdict.FAIL, lambda patient: _key(patient, None)),
+    ("hms.keys", Verdict.WARN, lambda patient: _key(patient, 400)),
+    ("hms.store", Verdict.FAIL, _damaged_header),
+    ("hms.backup", Verdict.FAIL, _backups(None)),
+    ("hms.backup", Verdict.WARN, _backups(30 * 3600)),
+    ("hms.dead_letters", Verdict.WARN, _letters),
+    ("hms.dead_letters", Verdict.WARN, _no_answer),
+    ("hms.disk_days", Verdict.WARN, _grows(5)),
+    ("hms.disk_days", Verdict.FAIL, _grows(0.5)),
     ("hms.modes", Verdict.WARN, _world_readable),
     ("hms.health", Verdict.FAIL, _says_hung),
     ("hms.security", Verdict.FAIL, _bad_security),
@@ -190,13 +357,32 @@ def test_each_check_finds_what_it_is_for(patient, check, verdict, spoil):
     assert found.cure
 
 
+def test_a_backup_that_is_fresh_a_key_and_clocks_that_agree_are_well(patient):
+    """What always fails is not read either."""
+    patient = _backups(60)(_key(patient, 3))
+    found = {one.check: one.verdict for one in examine(patient)}
+    assert (found["hms.backup"], found["hms.keys"]) == (Verdict.OK, Verdict.OK)
+    same = _in_a_cluster(patient, ask=lambda _node, _verb: {"now_ms": time.time() * 1000})
+    assert {one.check: one for one in examine(same)}["clock.peers"].verdict is Verdict.OK
+
+
+def test_a_configuration_with_a_fault_is_a_finding(patient):
+    """Who runs it from a monitor wants rows, and not an error."""
+    patient.config.path.write_text("[node.N1]\nlisten = 7\n")
+    done = CliRunner().invoke(main, ["doctor", "--config", str(patient.config.path), "--json"])
+    assert done.exit_code == 1
+    (row,) = json.loads(done.stdout)
+    assert (row["check"], row["verdict"]) == ("hms.configuration", "fail")
+    assert "hms.conf:2" in row["value"]
+
+
 def test_every_check_is_made_to_fail(patient, monkeypatch):
-    """One that never failed is not trusted; the write cache is only shown."""
+    """One that never failed is not trusted."""
     _lock_of_nobody(monkeypatch)
     found = {one.check: one for one in examine(patient)}["disk.lock"]
     assert found.verdict is Verdict.FAIL
     spoilt = {check for check, _, _ in SPOILT}
-    assert CHECKS.keys() - spoilt == {"disk.lock", "disk.write_cache"}
+    assert CHECKS.keys() - spoilt == {"disk.lock"}
 
 
 def test_a_folder_that_may_not_be_written_is_named(patient, monkeypatch):
