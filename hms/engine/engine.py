@@ -452,6 +452,11 @@ class Engine:
             progress = self._progress[connection] = Progress(self.state, asked, connection)
         return progress.go_on(self.state, fx)
 
+    def begun(self, connection: int, asked: Order) -> Progress | None:
+        """What was done so far of an operation that is done in slices."""
+        found = self._progress.get(connection)
+        return found if found is not None and found.asked is asked else None
+
     def poll_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before poll()."""
         self.state.at(now_ms)

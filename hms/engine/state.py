@@ -65,7 +65,8 @@ class AwaitingPageIn(NamedTuple):
 class Relocation(NamedTuple):
     """What an operator does to a message. to: the number of the queue that gets it, or of its own
     place; is_return: a dead letter is none any more; takes_id: the id that it says; is_forward: it
-    goes on to another node; priority, expires_at_ms and due_ms None: as it has them."""
+    goes on to another node; priority, expires_at_ms and due_ms None: as it has them; operation: the
+    number in the audit of the order, of what is done behind it."""
 
     to: int
     is_copy: bool = False
@@ -76,6 +77,7 @@ class Relocation(NamedTuple):
     due_ms: int | None = None
     takes_id: bool = False
     is_forward: bool = False
+    operation: int = 0
 
 
 class Outgoing:
@@ -108,8 +110,7 @@ class State:
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
         self.now_ms = 0
-        self.next_seq = 1
-        self.next_number = 1
+        self.next_seq = self.next_number = 1
         self.ids = MessageIds(settings.node_index)
         self.memories = DeduplicationState(settings.producers_remembered)
         self.blocks = LiveIndex()
@@ -132,9 +133,10 @@ class State:
         self.files, self.audit, self.spreads = Files(), AuditChain(), Spreads()
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
-        self.sessions_open = self.waiting_bytes = self.operator = self.open_work_bytes = 0
-        """The last two: the connection whose operation is done; what open transactions held when it
-        was counted (open_transactions.py)."""
+        self.sessions_open = self.waiting_bytes = 0
+        self.operator = self.operation = self.open_work_bytes = 0
+        """The connection whose operation is done; which number it has in the audit, 0 for none;
+        what open transactions held when it was counted (open_transactions.py)."""
         self.temporaries_made = 0
         self.temporaries: dict[str, Queue] = {}
         """Queues that connections made for themselves (F-C6); the log knows nothing of them."""

@@ -59,9 +59,14 @@ def _scan(
     try:
         found = ds.dataset(file, format="parquet")
         condition = _condition(scope, until_offset)
-        yield from found.scanner(
-            columns=names, filter=condition, batch_size=BATCH_ROWS
-        ).to_batches()
+        known = [name for name in names if name in found.schema.names]
+        for batch in found.scanner(
+            columns=known, filter=condition, batch_size=BATCH_ROWS
+        ).to_batches():
+            for name in names:
+                if name not in known:  # a column that is younger than the file
+                    batch = batch.append_column(name, pa.nulls(batch.num_rows))  # noqa: PLW2901
+            yield batch
     except FileNotFoundError as fault:
         detail = "a file was replaced before it was read; start the reading again"
         raise ArchiveError(where=file, detail=detail) from fault

@@ -35,6 +35,7 @@ _OF_RUNS: dict[str, Callable[[Run], Any]] = {
     "subscription": lambda run: run.place.subscription,
     "transaction": lambda run: run.transaction,
     "cause": lambda run: run.cause,
+    "operation": lambda run: run.operation,
     "persistent": lambda _: True,
 }
 _WITHOUT_MESSAGES = {"offset", "message_id", "subscriptions", *_OF_RUNS}

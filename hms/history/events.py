@@ -49,6 +49,7 @@ COLUMNS = {
     "transaction": "string",
     "cause": "string",
     "subscriptions": "array<string>",
+    "operation": "bigint",
 }
 """Every column and its Spark type, in order."""
 
@@ -67,7 +68,8 @@ class Event(NamedTuple):
 
     timestamp: when the message was sent; for all but forwarded ones the time of its sent event.
     properties and what follows from the head are empty where there is no head: only sent and
-    forwarded rows have one. persistent is always true, because the log holds nothing else.
+    forwarded rows have one. operation: the number in the audit of the order that did it.
+    persistent is always true, because the log holds nothing else.
     """
 
     offset: int
@@ -95,6 +97,7 @@ class Event(NamedTuple):
     transaction: str | None = None
     cause: str | None = None
     subscriptions: list[str] | None = None
+    operation: int | None = None
 
 
 class EventDecoder:
@@ -130,6 +133,7 @@ class EventDecoder:
                 *run.place,
                 transaction=run.transaction,
                 cause=run.cause,
+                operation=run.operation,
             )
 
     def _sent(self, run: Run, record: Sent) -> Iterator[Event]:
@@ -151,7 +155,7 @@ class EventDecoder:
                 *(head_fields(head) if self._with_fields else NO_FIELDS),
                 head if self._with_head else None,
                 payload[row.head_bytes :] if self._with_body else None,
-                *(run.transaction, run.cause, None),
+                *(run.transaction, run.cause, None, run.operation),
             )
         )
 

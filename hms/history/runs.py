@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
     sent: the record, of a run of sent or forwarded messages; skipped: how many of its messages
     stand before the run's first one; taken: of a topic's, (name, bitmap) of each durable
-    subscription in which they were put.
+    subscription in which they were put; operation: the number of the order in the audit.
     """
 
     offset: int
@@ -73,6 +73,7 @@ class Run(NamedTuple):
     sent: Sent | None = None
     skipped: int = 0
     taken: tuple[tuple[str, bytes], ...] = ()
+    operation: int | None = None
 
     def subscriptions(self) -> list[list[str] | None]:
         """The names of the subscriptions that took each of its messages; None outside of topics."""
@@ -105,11 +106,12 @@ Wants = Callable[[str, Place, int], bool]
 
 class _Commit(NamedTuple):
     """The group that a record stands in; transaction is None for one of the node's own; cause says
-    why its messages came."""
+    why its messages came; operation: who ordered it."""
 
     transaction: str | None
     at_ms: int
     cause: str | None = None
+    operation: int | None = None
 
 
 class RunDecoder:
@@ -149,7 +151,8 @@ class RunDecoder:
         name = f"{group.client_uid:016x}-{group.session:x}-{group.commit:x}"
         # What another node offered was sent there: here it came by the move.
         is_moved = any(record.type == RecordType.ARRIVED for record in group.records)
-        commit = _Commit(name if group.commit else None, group.at_ms, "moved" if is_moved else None)
+        told = name if group.commit else None, group.at_ms, "moved" if is_moved else None
+        commit = _Commit(*told, group.operation)
         for record in group.records:
             commit = _named(record, commit)
             yield from self.runs(lsn, record.type, record.parts[0], commit)
@@ -169,9 +172,11 @@ class RunDecoder:
             return
         cause = record.cause.name.lower() if record.cause else None
         transaction = commit.transaction if commit else None
+        operation = commit.operation if commit else None
         for first, last in record.ranges:
             count = last - first + 1
-            yield Run(lsn, count, event, record.at_ms, place, first, transaction, cause)
+            told = lsn, count, event, record.at_ms, place, first, transaction, cause
+            yield Run(*told, operation=operation)
             lsn += count
 
     def _sent(self, lsn: int, record: Sent, commit: _Commit | None) -> Iterator[Run]:
@@ -185,7 +190,8 @@ class RunDecoder:
         transaction = commit.transaction if commit else None
         taken = self._taken(record) if place.kind == "topic" else ()
         cause = commit.cause if commit else None
-        told = (record.first_message_id, transaction, cause, record, 0, taken)
+        operation = commit.operation if commit else None
+        told = (record.first_message_id, transaction, cause, record, 0, taken, operation)
         yield Run(lsn, record.message_count, event, at_ms, place, *told)
 
     def _taken(self, record: Sent) -> tuple[tuple[str, bytes], ...]:

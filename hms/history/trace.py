@@ -21,7 +21,7 @@ from hms.history.scope import Scope
 __all__ = ["Step", "ids_of_trace", "lives", "otlp", "parse_ids", "write"]
 
 TRACEPARENT = "traceparent"
-_NEEDED = ("properties",)
+_NEEDED = ("properties", "cause", "transaction", "operation")
 NANO = 1_000_000
 _ID = re.compile("[0-9a-f]{12}")
 _TRACE_ID = re.compile("[0-9a-f]{32}")
@@ -41,6 +41,8 @@ class Step:
     cause: str = ""
     transaction: str = ""
     traceparent: str = ""
+    operation: int = 0
+    """The number in the audit of the order that did it; 0: nobody ordered it."""
 
 
 def parse_ids(texts: Iterable[str]) -> frozenset[int]:
@@ -91,6 +93,7 @@ def _step(event: Event) -> Step:
     return Step(
         *(event.message_id, event.offset, event.time, event.event, place),
         *(event.subscription or "", event.cause or "", event.transaction or "", _context(event)),
+        event.operation or 0,
     )
 
 
@@ -134,6 +137,7 @@ def _span(ids: tuple[str, str, str], name: str, begin: Step, end: Step) -> dict[
         "messaging.destination.subscription.name": begin.subscription,
         "hms.transaction": begin.transaction,
         "hms.offset": str(begin.offset),
+        "hms.operation": str(begin.operation or ""),
     }
     return {
         "traceId": trace,

@@ -56,5 +56,8 @@ def _text(steps: list[Step]) -> str:
     for step in steps:
         at = datetime.fromtimestamp(step.time_ms / 1000, UTC).isoformat(" ", "milliseconds")
         place = step.destination + (f" {step.subscription}" if step.subscription else "")
-        rows.append((step.message_id, at[:-6], step.event, place, step.cause, step.transaction))
-    return table(("id", "time (UTC)", "event", "destination", "cause", "transaction"), rows)
+        said = step.cause, step.transaction, str(step.operation or "")
+        rows.append((step.message_id, at[:-6], step.event, place, *said))
+    return table(
+        ("id", "time (UTC)", "event", "destination", "cause", "transaction", "audit"), rows
+    )

@@ -35,7 +35,14 @@ from hms.records.definitions import (
     reserved,
     undefined,
 )
-from hms.records.groups import Encoded, decode_group, encode_part, group, put_first_seqs
+from hms.records.groups import (
+    Encoded,
+    by_order,
+    decode_group,
+    encode_part,
+    group,
+    put_first_seqs,
+)
 from hms.records.identity import Identity, Writer, decode_identity, identity
 from hms.records.kept import Kept, Memory, ProducerTaken, Stay, decode_moved, memory, moved
 from hms.records.kinds import Cause, LogPosition, Record, RecordType
@@ -105,6 +112,7 @@ __all__ = [
     "arrived",
     "bitmap",
     "bits",
+    "by_order",
     "decided",
     "decode_arrived",
     "decode_decided",

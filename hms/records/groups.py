@@ -13,9 +13,14 @@ _FIRST_SEQ = struct.Struct("<Q")
 _FIRST_SEQ_AT = _PART.size + SENT_HEAD.size - _FIRST_SEQ.size
 
 
+BY_ORDER = 0xFFFFFFFF
+"""In the place of a session: an operator ordered it. No session has that handle."""
+
+
 class Group(NamedTuple):
     """A decoded GROUP record. client_uid, session and commit name the transaction; commit 0 is a
-    group that the node made itself."""
+    group that the node made itself: with BY_ORDER as its session, client_uid is the number of the
+    order's record in the audit."""
 
     client_uid: int
     session: int
@@ -24,6 +29,11 @@ class Group(NamedTuple):
     records: list[Record]
     offsets: list[int]
     """Where each record's own payload begins in that of the group."""
+
+    @property
+    def operation(self) -> int | None:
+        """The number in the audit of the order that this is of; None: of none."""
+        return self.client_uid if self.session == BY_ORDER and not self.commit else None
 
 
 class Encoded(NamedTuple):
@@ -72,6 +82,25 @@ def group(
         log_positions += [(one, at + offset) for one, offset in record.log_positions]
         at += length
     return Record(RecordType.GROUP, max(1, sum(r.events for r in records)), out, log_positions)
+
+
+def by_order(record: Record, audit_number: int, at_ms: int) -> Record:
+    """A record about messages, with the number of the order that it is of; others as they are."""
+    if record.type in (RecordType.SENT, RecordType.DISCARDED):
+        return group(audit_number, BY_ORDER, 0, at_ms, [record])
+    if record.type != RecordType.GROUP:
+        return record
+    first, *rest = record.parts
+    uid, _, commit, told_ms, count = _HEAD.unpack_from(first)
+    if uid or commit:
+        return record
+    head = _HEAD.pack(audit_number, BY_ORDER, 0, told_ms, count)
+    return Record(record.type, record.events, [head, *_behind(first), *rest], record.log_positions)
+
+
+def _behind(first: bytes | memoryview) -> list[memoryview]:
+    """What stands in the first part behind the group's own head."""
+    return [memoryview(first)[_HEAD.size :]] if len(first) > _HEAD.size else []
 
 
 def decode_group(payload: bytes | memoryview) -> Group:

@@ -213,6 +213,7 @@ class Broker:
             self._entrance.shown,
             self._entrance.ordered,
             own,
+            self._entrance.audit_number,
             self._metrics,
             SegmentOperations(engine, store, self._check_format),
             ClientOperations(engine, self.registry, self._entrance),

@@ -49,6 +49,9 @@ class Entrance(Protocol):
     def ordered(self, number: int, order: Order, error: int, now_ms: int, fx: Effects) -> None:
         """A command of an operator was applied; error: the number of the fault, or 0."""
 
+    def audit_number(self, order: Order) -> int:
+        """The number that the record of a command will have in the audit; 0: it leaves none."""
+
     def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> None:
         """A command was not permitted."""
 
@@ -111,6 +114,10 @@ class OpenEntrance:
 
     def ordered(self, _number: int, _order: Order, _error: int, _now: int, _fx: Effects) -> None:
         """Nobody keeps it."""
+
+    def audit_number(self, _order: Order) -> int:
+        """As above."""
+        return 0
 
     def denied(self, _number: int | None, _error: HmsError, _now: int, _fx: Effects) -> None:
         """It does not happen."""

@@ -12,6 +12,7 @@ from hms.engine.queue.destinations import Queue
 from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.errors.tree import HmsError
+from hms.records import by_order
 from hms.server.branch_handlers import BranchHandlers
 from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOperations
 from hms.server.listener_services import tell_running
@@ -43,6 +44,7 @@ class RequestHandlers:
         shown: Callable[[int, Order, Any], Any],
         ordered: Callable[[int, Order, int, int, Effects], None],
         own: NodeOperations | None,
+        audit_number: Callable[[Order], int],
         metrics: Callable[[], dict[str, Any]],
         segments: SegmentOperations,
         clients: ClientOperations,
@@ -54,6 +56,7 @@ class RequestHandlers:
         self._resources = resources
         self._shown = shown
         self._ordered = ordered
+        self._audit_number = audit_number
         self.segments = segments
         self.backed_up_ms = 0
         """When a backup was begun last; 0: not since the boot."""
@@ -121,13 +124,40 @@ class RequestHandlers:
         try:
             if verb in CLOSING:
                 return self._clients.close_some(connection, request.arguments, now_ms, fx)
+            before = len(fx.records)
             is_sliced = verb in SLICED and self._engine.operate_some(
                 connection, request, now_ms, fx
             )
+            if len(fx.records) > before:
+                self._begin(connection, request, before, now_ms, fx)
         except HmsError:
             return False
         fx.must_wait = fx.must_wait or is_sliced
         return is_sliced
+
+    def _begin(
+        self, connection: int, request: Order, before: int, now_ms: int, fx: Effects
+    ) -> None:
+        """A slice has changed something: that it was ordered is audited from here on, so that its
+        number is known to the slices that follow, and that a lost client leaves no part unsaid."""
+        progress = self._engine.begun(connection, request)
+        if progress is None:
+            return
+        is_first = not progress.audit_number
+        progress.audit_number = progress.audit_number or self._audit_number(request)
+        if progress.audit_number:
+            _number(fx, before, progress.audit_number, now_ms)
+            if is_first:
+                self._audit(connection, request, 0, before, now_ms, fx)
+
+    def _audit(
+        self, connection: int, request: Order, error: int, before: int, now_ms: int, fx: Effects
+    ) -> None:
+        """Its record stands before what it did: were the log torn between them, the number would
+        be that of another order otherwise."""
+        count = len(fx.records)
+        self._ordered(connection, request, error, now_ms, fx)
+        fx.records[before:] = [*fx.records[count:], *fx.records[before:count]]
 
     def _open_some(
         self, connection: int, request: wire.OpenConsumer, now_ms: int, fx: Effects
@@ -414,14 +444,21 @@ class RequestHandlers:
         self, connection: int, correlation: int, request: Order, now_ms: int, fx: Effects
     ) -> None:
         """What an operator orders is audited, also when it fails."""
-        error = 0
+        state, error, before = self._engine.state, 0, len(fx.records)
+        progress = self._engine.begun(connection, request)
+        begun = 0 if progress is None else progress.audit_number
+        state.operation = begun or self._audit_number(request)
         try:
             value = self._done(connection, request, now_ms, fx)
         except HmsError as fault:
             error = fault.number or UNFORESEEN
             raise
         finally:
-            self._ordered(connection, request, error, now_ms, fx)
+            if state.operation:
+                _number(fx, before, state.operation, now_ms)
+            state.operation = 0
+            if error or not begun:
+                self._audit(connection, request, error, before, now_ms, fx)
         if isinstance(value, Later):  # that it was ordered is audited, and a refusal too
             value.asked.append(
                 (connection, correlation, partial(self._ordered, connection, request))
@@ -453,6 +490,11 @@ class RequestHandlers:
         elif verb == "metrics.show":
             value |= self._metrics()
         return value
+
+
+def _number(fx: Effects, since: int, audit_number: int, now_ms: int) -> None:
+    """What an order has done says which one it was."""
+    fx.records[since:] = [by_order(one, audit_number, now_ms) for one in fx.records[since:]]
 
 
 def _kind_of(request: wire.OpenSession) -> str:

@@ -11,6 +11,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 
+from hms.store.journal.reader import read_store
 from hms.store.journal.segment_manager import LogLimits
 from tests.sim import cast
 from tests.sim.books import Books
@@ -27,7 +28,6 @@ from tests.sim.network import Pipe
 from tests.sim.node import Log, Node
 from tests.sim.people import People
 from tests.sim.setting import STORE
-from tests.support.stored_records import read_store
 
 STEPS_TO_FINISH_MAX = 60_000
 FAULTS_TOLD_MAX = 20

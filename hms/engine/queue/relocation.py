@@ -23,7 +23,7 @@ from hms.engine.queue.imported_ids import due_of, former, without_former
 from hms.engine.queue.message_copies import record_of
 from hms.engine.queue.pending_list import ids_of
 from hms.engine.state import AwaitingPageIn, Relocation, State
-from hms.records import Cause, Kept, Record, RecordType, Stay, group, moved, ranges
+from hms.records import Cause, Kept, Record, RecordType, Stay, by_order, group, moved, ranges
 from hms.wire.packed_messages import NODE_DELIVERY_TIME, decode_head, encode_head
 
 __all__ = ["came_in", "relocate"]
@@ -37,6 +37,7 @@ def relocate(
     """Messages that wait or are delayed at a place go elsewhere; how many of them do so only when
     their bodies were read. The caller has checked that there is room."""
     resident = [m for m in messages if not m.is_paged]
+    how = how._replace(operation=state.operation)
     for message in messages:
         if message.is_paged:
             line = place.line
@@ -94,8 +95,10 @@ def _relocate(
         state.waiting_bytes -= sum(m.size_bytes for m in left)
     _arrive(state, target, came)
     records = _records(state, place, target, left if not how.is_copy else [], came)
-    if len(records) > 1:
+    if records:  # in a group what was sent long ago takes effect now
         records = [group(0, 0, 0, state.now_ms, records)]
+        if how.operation:
+            records = [by_order(one, how.operation, state.now_ms) for one in records]
     fx.records += records
     fx.must_wait = True
     if target is not place and not how.is_copy:

@@ -1,5 +1,5 @@
 """Auditing at a secured node: what operators order, and what is refused, becomes a record of the
-log, behind the records of the command itself and before its reply.
+log, right before the records of the command itself, which name its number, and before its reply.
 
 Of equal refusals the first is recorded at once, the rest of the minute as one record with a count.
 When the first ones of a minute take BYTES_A_MINUTE, further ones are `others`: with the counts that
@@ -53,6 +53,10 @@ class Auditing:
         who = ("system", "") if login is None else (login.user, str(login.caller))
         resource = concerns(command, order)
         self._add(who, str(command.action), resource, command.name, arguments, error, 1, now_ms, fx)
+
+    def number_of(self, order: Order) -> int:
+        """The number that the next command's record has; 0 for one that leaves none."""
+        return 0 if order.command.repeat is Repeat.READ else self._chain.number + 1
 
     def refused(
         self,

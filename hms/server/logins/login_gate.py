@@ -402,6 +402,10 @@ class LoginGate:
         login = self._authorization.logins.get(number)
         self._auditing.ordered(login, order, error, now_ms, fx)
 
+    def audit_number(self, order: Order) -> int:
+        """Which record of the audit a command will leave, 0 for none."""
+        return self._auditing.number_of(order)
+
     def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> None:
         """A command was not permitted."""
         login = None if number is None else self._authorization.logins.get(number)

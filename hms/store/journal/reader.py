@@ -104,6 +104,18 @@ def _live_records(
         raise corrupt(info.file, walk.at, walk.lsn, "the record does not verify")
 
 
+def read_store(path: PathName, disk: Disk = REAL_DISK) -> Iterator[StoredRecord]:
+    """Every record of the history and the log, of a store that no node has booted.
+
+    Raises StoreCorrupt and StoreUnavailable.
+    """
+    segments = list_segments(path, disk)
+    check_chain(segments)
+    for info, successor in zip_longest(segments, segments[1:]):
+        with opened(disk, info.file) as fd:
+            yield from all_records(Walk(disk, fd, info), info, successor)
+
+
 def last_lsn(path: PathName, disk: Disk = REAL_DISK) -> int:
     """The last sequence number that is written, 0 in a store without records."""
     segments = list_segments(path, disk)

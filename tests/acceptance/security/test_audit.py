@@ -26,7 +26,7 @@ from hms.records.audit import NO_HASH, AuditEntry, breaks_of, chained, decode_au
 from hms.store.journal import Journal
 from hms.store.journal.audit_files import write_audit_file
 from hms.store.journal.disk import REAL_DISK, RealDisk
-from hms.store.journal.reader import read_segment
+from hms.store.journal.reader import read_segment, read_store
 from hms.wire import structures as wire
 from hms.wire.commands import OPERATIONS, Repeat
 from hms.wire.frames import Envelope, Kind
@@ -36,7 +36,6 @@ from tests.support.gated import GatedNode
 from tests.support.login_times import ATTACKS_FULL
 from tests.support.memory import SETTINGS
 from tests.support.secured import PASSWORD, document, me, secured_node
-from tests.support.stored_records import read_store
 from tests.support.waiting import wait_until
 
 OF_THE_PROCESS = ("log.level", "replica.add", "replica.remove", "replica.switchover")

@@ -197,3 +197,26 @@ def test_columns_that_are_left_out_are_empty():
     (batch,) = batches_of(read_runs(every, Scope()), SCHEMA, {"body"})
 
     assert batch.column("body").null_count == batch.num_rows
+
+
+def test_a_file_of_the_archive_that_is_older_than_a_column_has_nulls_there(tmp_path):
+    """An archive outlives the release that wrote it."""
+    import pyarrow.parquet as pq
+
+    from hms.history import archive_files
+
+    row = {"offset": 7, "event": "purged", "message_id": "0" * 12, "time": 0}
+    row |= {"destination": "q", "destination_kind": "queue"}
+    types = {"offset": pa.int64(), "time": pa.timestamp("us", "UTC")}
+    names = ("offset", "event", "time", "message_id", "destination", "destination_kind")
+    fields = [(name, types.get(name, pa.string())) for name in (*names, "subscription")]
+    table = pa.Table.from_pylist([row], pa.schema(fields))
+    pq.write_table(table, tmp_path / "old.parquet")
+    file = str(tmp_path / "old.parquet")
+
+    ((event,),) = archive_files.read_events(file, Scope(), 100, ["operation"])
+    schema = pa.schema([("offset", pa.int64()), ("operation", pa.int64())])
+    (batch,) = archive_files.read_batches(file, Scope(), 100, schema)
+
+    assert (event.offset, event.operation) == (7, None)
+    assert batch.to_pylist() == [{"offset": 7, "operation": None}]

@@ -5,10 +5,9 @@ import pytest
 from hms.engine.queue.settlement import Return
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.history.events import EventDecoder
-from hms.store.journal.reader import list_segments
+from hms.store.journal.reader import list_segments, read_store
 from hms.store.journal.segment_manager import LogLimits
 from tests.support.journal_node import JournalNode
-from tests.support.stored_records import read_store
 
 SEGMENT = 1 << 16
 BODY = bytes(500)

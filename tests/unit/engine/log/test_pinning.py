@@ -9,11 +9,10 @@ from hms.engine.queue.settlement import Return
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.errors.catalogue import StoreCorrupt
 from hms.history.events import EventDecoder
-from hms.store.journal.reader import list_segments, verify
+from hms.store.journal.reader import list_segments, read_store, verify
 from hms.store.journal.salvage import salvage
 from hms.store.journal.segment_manager import LogLimits
 from hms.store.journal.store_examination import examine
-from tests.support.stored_records import read_store
 from tests.unit.engine.log.test_log_cleaning import BODY, BUSY, SEGMENT, life
 
 STANDING = 700
