@@ -17,6 +17,7 @@ from hms.boot.sections import (
     ALERTS,
     ARBITER,
     DOMAIN,
+    LETTER_HANDLER,
     LISTENER,
     NODE,
     QUEUE,
@@ -32,6 +33,7 @@ from hms.boot.sections import (
     Domain,
     Entry,
     Group,
+    LetterHandler,
     Listener,
     Named,
     Node,
@@ -99,6 +101,7 @@ def effective(config: Config) -> dict[str, Any]:
         **_listeners(config),
         **_replicas(config),
         **_resources(config),
+        **_letter_handlers(config),
         "hms": _destinations(config),
     }
 
@@ -120,6 +123,12 @@ def _resources(config: Config) -> dict[str, Any]:
     """What stands below [rm]; nothing when there is none."""
     known = {name: _plain(RESOURCE, one) for name, one in config.resources.items()}
     return {"rm": known} if known else {}
+
+
+def _letter_handlers(config: Config) -> dict[str, Any]:
+    """What stands below [dlq]; nothing when there is none."""
+    known = {name: _plain(LETTER_HANDLER, one) for name, one in config.letter_handlers.items()}
+    return {"dlq": known} if known else {}
 
 
 def _destinations(config: Config) -> dict[str, Any]:
@@ -171,6 +180,7 @@ def _build(every: list[Found], path: Path) -> Config:
         alerts=next((Alerts(**found.values) for found in _of(every, ALERTS)), Alerts()),
         arbiter=next((Arbiter(**_values(found, base)) for found in _of(every, ARBITER)), None),
         replicas={f.name: _replica(f, base, node_names) for f in _of(every, REPLICA)},
+        letter_handlers=_entries(every, LETTER_HANDLER, LetterHandler, base),
     )
 
 

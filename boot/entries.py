@@ -9,6 +9,7 @@ from hms.boot.sections import (
     Arbiter,
     Domain,
     Group,
+    LetterHandler,
     Listener,
     Node,
     Queue,
@@ -22,11 +23,13 @@ from hms.boot.sections import (
 from hms.errors.catalogue import ConfigError
 
 __all__ = [
+    "LETTERS",
     "Alerts",
     "Arbiter",
     "Config",
     "Domain",
     "Group",
+    "LetterHandler",
     "Listener",
     "Node",
     "Queue",
@@ -37,6 +40,9 @@ __all__ = [
     "Subscription",
     "Topic",
 ]
+
+LETTERS = "_dlq."
+"""Followed by the name of a [dlq.NAME]: the server that carries out its rules table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ class Config:
     alerts: Alerts = field(default_factory=Alerts)
     arbiter: Arbiter | None = None
     replicas: dict[str, Replica] = field(default_factory=dict)
+    letter_handlers: dict[str, LetterHandler] = field(default_factory=dict)
 
     def node(self, name: str | None = None) -> Node:
         """The node of that name, or the first one."""
@@ -94,6 +101,11 @@ class Config:
     def servers_of(self, node: Node) -> list[Server]:
         """The servers that a node runs."""
         return [server for server in self.servers.values() if self._is_on(node, server.svgname)]
+
+    def letter_handlers_of(self, node: Node) -> list[LetterHandler]:
+        """The rules tables that a node has carried out."""
+        every = self.letter_handlers.values()
+        return [one for one in every if self._is_on(node, one.svgname)]
 
     def _is_on(self, node: Node, svgname: str | None) -> bool:
         return svgname is None or self.groups[svgname].nodename == node.name

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from hms.boot.entries import Config, Node, Server
+from hms.boot.entries import LETTERS, Config, Node, Server
 from hms.boot.instances import Instance, Pool
 from hms.boot.restarts import Demand
 from hms.errors.catalogue import InvalidArgument, ServerNotFound
@@ -49,7 +49,7 @@ class Servers:
         on_ended: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._folder = config.path.parent
+        self._config, self._folder = config.path, config.path.parent
         self.on_ended = on_ended
         self._clock = clock
         self._address = ""
@@ -59,8 +59,11 @@ class Servers:
         self._pools = {
             s.name: Pool(s, Demand(s.min, s.max, s.idle_s)) for s in config.servers_of(node)
         }
+        for one in config.letter_handlers_of(node):
+            name = f"{LETTERS}{one.name}"
+            self._pools[name] = Pool(_own(name, "hms.boot.letter_handler"), Demand(1, 1))
         if config.resources:
-            self._pools[RECOVERY] = Pool(_recovery(), Demand(1, 1))
+            self._pools[RECOVERY] = Pool(_own(RECOVERY, "tpmon.xa.recoverer"), Demand(1, 1))
         self._orders: deque[Callable[[], None]] = deque()
         self._shown: list[dict[str, Any]] = []
         self._returning: frozenset[str] = frozenset()
@@ -193,6 +196,10 @@ class Servers:
         server = instance.server
         if server.name == RECOVERY:
             return [sys.executable, "-P", "-m", server.module, "--until-eof", self._address]
+        if server.name.startswith(LETTERS):
+            command = [sys.executable, "-P", "-m", server.module, "--config", str(self._config)]
+            command += ["--name", server.name.removeprefix(LETTERS)]
+            return [*command, "--until-eof", self._address]
         command = [sys.executable, "-P", "-m", "tpmon.server", "--connect", self._address]
         command += ["--name", server.name, "--until-eof", "--threads", str(server.threads)]
         for folder in server.python_path:
@@ -265,11 +272,12 @@ class Servers:
         self._thread.join(STOP_TIMEOUT_S)
 
 
-def _recovery() -> Server:
-    """It is started again as often as it ends: without it branches would stay in doubt."""
+def _own(name: str, module: str) -> Server:
+    """A process of the node's own, started again as often as it ends: without it branches would
+    stay in doubt, and dead letters where they are."""
     return Server(
-        name=RECOVERY,
-        module="tpmon.xa.recoverer",
+        name=name,
+        module=module,
         svgname=None,
         min=1,
         max=1,

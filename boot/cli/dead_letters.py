@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from hms.boot.cli.cells import written_time
-from hms.boot.cli.letter_rules import check, handle, simulate
+from hms.boot.cli.letter_rules import check, handle, reload, simulate
 from hms.boot.cli.messages import asked_for, confirm, selection_options
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
@@ -18,7 +18,7 @@ from hms.boot.cli.target import Target, show_table, show_values, target_options
 __all__ = ["dlq"]
 
 dlq = click.Group("dlq", help="Dead letters: list, show, count, return, purge, or handle them.")
-for _command in (check, handle, simulate):
+for _command in (check, handle, reload, simulate):
     dlq.add_command(_command)
 
 IS_LETTER = "$DeadReason IS NOT NULL"

@@ -1,4 +1,4 @@
-"""hms dlq handle, check and simulate: rules tables for dead letters, as of runmqdlq."""
+"""hms dlq handle, check, reload and simulate: rules tables for dead letters, as of runmqdlq."""
 
 import json
 import signal
@@ -16,7 +16,9 @@ from hms.boot.counts import counted
 if TYPE_CHECKING:
     from hms.client.letter_rules.rules_table import Table
 
-__all__ = ["check", "handle", "simulate"]
+__all__ = ["check", "handle", "reload", "simulate"]
+
+RELOAD_S = 60.0
 
 _RULES = click.argument("rules", type=click.Path(path_type=Path, allow_dash=True, dir_okay=False))
 
@@ -100,6 +102,30 @@ def handle(target: Target, rules: Path, queue: str) -> None:
         except KeyboardInterrupt:
             click.echo("interrupted; what was done is done", err=True)
         _say_counts(target, worker)
+
+
+@click.command()
+@target_options
+@click.argument("name")
+def reload(target: Target, name: str) -> None:
+    """Have the node's handler [dlq.NAME] work by its rules table as it is now.
+
+    A table with faults changes nothing: they are told, and the handler goes on by the old one.
+    """
+    from hms.boot.cli.servers import restarted  # noqa: PLC0415 - not for --help
+    from hms.boot.entries import LETTERS  # noqa: PLC0415 - the same
+    from hms.client.letter_rules.rules_table import read_table  # noqa: PLC0415 - the same
+    from hms.engine.selector.selector_fields import checked_selector  # noqa: PLC0415 - the same
+
+    known = target.config().letter_handlers
+    if name not in known:
+        names = ", ".join(known) or "none"
+        raise click.UsageError(f"there is no [dlq.{name}] in {target.path}; it has {names}")
+    rules = known[name].rules
+    table = read_table(_text(rules), str(rules), checked_selector)
+    restarted(target, f"{LETTERS}{name}", RELOAD_S)
+    count = len(table.rules)
+    target.say(f"{name} works by {counted(count, 'rule')} of {rules}", {"rules": count})
 
 
 def _telling(target: Target) -> Callable[[Any], None]:

@@ -12,7 +12,7 @@ from hms.boot.cli.target import Target, show_table, target_options
 from hms.boot.counts import counted
 from hms.errors.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed, TpSecurity
 
-__all__ = ["server", "service"]
+__all__ = ["restarted", "server", "service"]
 
 LOOK_S = 0.1
 _SUPERVISED = re.compile(r":\d+$")
@@ -74,10 +74,7 @@ def restart(target: Target, name: str, timeout_s: float) -> None:
     A new process serves before an old one finishes its call and ends. When a new one cannot begin,
     the old ones stay.
     """
-    with target.connection() as connection:
-        before = _find(connection, name)
-        connection.administer("server.restart", {"name": name})
-        found = _await(connection, name, before, timeout_s)
+    before, found = restarted(target, name, timeout_s)
     new = [pid for pid in found["pids"] if pid not in before["pids"]]  # an old one may still end
     pids = ", ".join(map(str, new))
     target.say(f"{name}: restarted, now process {pids}", {"name": name, "pids": new})
@@ -94,6 +91,14 @@ def scale(target: Target, name: str, count: int) -> None:
         f"{name}: {counted(count, 'process', 'processes')} from now on",
         {"name": name, "count": count},
     )
+
+
+def restarted(target: Target, name: str, timeout_s: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Have the processes of a server started anew; how it was before, and is."""
+    with target.connection() as connection:
+        before = _find(connection, name)
+        connection.administer("server.restart", {"name": name})
+        return before, _await(connection, name, before, timeout_s)
 
 
 def _find(connection: Any, name: str) -> dict[str, Any]:

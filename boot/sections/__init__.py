@@ -17,9 +17,11 @@ from hms.boot.sections.destination_sections import (
 from hms.boot.sections.listener_sections import LISTENER, Listener
 from hms.boot.sections.node_sections import DOMAIN, NODE, SVRGROUP, Domain, Group, Node
 from hms.boot.sections.process_sections import (
+    LETTER_HANDLER,
     RESOURCE,
     SERVER,
     SERVICE,
+    LetterHandler,
     Resource,
     Server,
     Service,
@@ -32,6 +34,7 @@ __all__ = [
     "ARBITER",
     "DOMAIN",
     "LATER_SECTIONS",
+    "LETTER_HANDLER",
     "LISTENER",
     "NODE",
     "QUEUE",
@@ -49,6 +52,7 @@ __all__ = [
     "Entry",
     "Group",
     "Key",
+    "LetterHandler",
     "Listener",
     "Named",
     "Node",
@@ -65,6 +69,7 @@ __all__ = [
 
 SECTIONS = (
     *(DOMAIN, NODE, LISTENER, SVRGROUP, ARBITER, REPLICA, ALERTS, SERVER, SERVICE, RESOURCE),
+    LETTER_HANDLER,
     *(QUEUE, TOPIC, SUBSCRIPTION),
 )
 

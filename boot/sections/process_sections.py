@@ -6,10 +6,20 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from hms.boot import database_kinds, kinds
-from hms.boot.sections.node_sections import Name, Secret
+from hms.boot.sections.node_sections import Name, QueueName, Secret
 from hms.boot.sections.section import ABSENT, Named, Section, key, reads
 
-__all__ = ["RESOURCE", "SERVER", "SERVICE", "Home", "Resource", "Server", "Service"]
+__all__ = [
+    "LETTER_HANDLER",
+    "RESOURCE",
+    "SERVER",
+    "SERVICE",
+    "Home",
+    "LetterHandler",
+    "Resource",
+    "Server",
+    "Service",
+]
 
 Home = Annotated[
     Name | None,
@@ -82,6 +92,20 @@ class Resource(Named, frozen=True, kw_only=True):
     """Accept one that cannot prepare (sqlite): a crash at its commit can leave it alone."""
 
 
+class LetterHandler(Named, frozen=True, kw_only=True):
+    """A rules table for dead letters, carried out by a process that the node keeps running."""
+
+    rules: Annotated[Path, key(example="dlq.rules")]
+    """The table; hms dlq check tells its faults, hms dlq reload has another one read."""
+    queue: QueueName = ""
+    """The queue whose letters they are; "": INPUTQ of the table, or else HMS.DLQ."""
+    svgname: Home = field(name="SVGNAME", default=None)
+    user: Annotated[Name | None, key(otherwise="who runs the node", example="letters")] = None
+    """As whom it logs in to a secured node; its rights are those of this user."""
+    password: Annotated[Secret | None, key(otherwise="none", example="file:night.password")] = None
+    """Where that user's password is: "env:NAME" or "file:PATH"."""
+
+
 SERVER = Section(
     ("server",),
     Server,
@@ -102,5 +126,7 @@ SERVICE = Section(
         "SVRNAME": f"is not needed: a server offers the services of its module; {ABSENT}",
     },
 )
+
+LETTER_HANDLER = Section(("dlq",), LetterHandler, "# [dlq.night]")
 
 RESOURCE = Section(("rm",), Resource, "# [rm.bank]")
