@@ -4,6 +4,7 @@ Each order is asked twice: the first answer says what will happen, the second wh
 the session's token, and its Origin must be this server: another site can send neither.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.parse import urlencode
 
 from hms.boot.monitoring.health import Health
 from hms.boot.web.console_orders import ORDERS, Refused
+from hms.boot.web.console_pages import PAGES, box
 from hms.boot.web.console_sessions import ConsoleSession, Sessions
 from hms.boot.web.http_server import Answer, Request
 from hms.boot.web.markup import Html, button, field, form, join, link, page, shown, table, time_text
@@ -52,7 +54,7 @@ class Console:
             return Answer(STYLE.encode(), "text/css; charset=utf-8")
         if request.path in ("/login", "/logout", "/order"):
             return self._posted(request)
-        if request.path not in self._pages:
+        if request.path not in self._pages and request.path not in PAGES:
             return None
         if request.method != "GET":
             return Answer(b"only GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
@@ -62,7 +64,7 @@ class Console:
                 return self._login_page("")
             session, cookie = self._sessions.begin()
         try:
-            answer = self._pages[request.path](request, session)
+            answer = self._pages.get(request.path, self._listed)(request, session)
         except HmsError as error:
             answer = self._fault("The node refuses", str(error), session)
         headers = {"Set-Cookie": cookie} if cookie else {}
@@ -177,7 +179,14 @@ class Console:
             if wanted in one["name"]
         ][:ROWS]
         find = form("/destinations", [field("name", "Name has", wanted), button("Find")], {}, "get")
-        parts = [find, table(rows, "Queues", "No queue."), table(more, "Topics", "No topic.")]
+        new = [field("name", "New queue"), button("Create", "create")]
+        create = form("/order", new, {"token": session.token})
+        parts = [
+            find,
+            table(rows, "Queues", "No queue."),
+            table(more, "Topics", "No topic."),
+            create,
+        ]
         return self._page("Destinations", parts, session, request)
 
     def _queue(self, request: Request, session: ConsoleSession) -> Answer:
@@ -201,8 +210,13 @@ class Console:
         ]
         orders = [
             form("/order", [button(said_, action)], {"name": name, "token": session.token})
-            for action, said_ in (("pause", "Pause"), ("resume", "Resume"), ("purge", "Purge"))
+            for action, said_ in (
+                *(("pause", "Pause"), ("resume", "Resume"), ("purge", "Purge")),
+                ("remove", "Delete the queue"),
+            )
         ]
+        text = [field("body", "Text"), field("type", "Type"), button("Send", "send")]
+        orders.append(form("/order", text, {"name": name, "token": session.token}))
         waiting = link("/messages", "Messages", place=f"queue:{name}")
         parts = [
             Html(f"<p>{waiting}</p>"),
@@ -219,7 +233,7 @@ class Console:
             rows = (found if selector else found.everything()).list()
         listed = [
             {
-                "choose": _box(row["id"]),
+                "choose": box(row["id"]),
                 "id": link("/message", row["id"], place=place, id=row["id"]),
                 "sent": time_text(row["time_ms"]),
                 "type": row["type"],
@@ -239,6 +253,8 @@ class Console:
             table(listed, f"The first {len(rows)}", "No such message waits."),
             field("to", "Move to"),
             button("Move", "move"),
+            button("Copy", "copy"),
+            button("Expire", "expire"),
             button("Delete", "delete"),
         ]
         chosen = form("/order", orders, {"place": place, "token": session.token})
@@ -260,6 +276,7 @@ class Console:
 
     def _letters(self, request: Request, session: ConsoleSession) -> Answer:
         parts: list[Any] = []
+        counts: Counter[str] = Counter()
         with session.connection() as connection:
             for one in connection.administer("dlq.queues"):
                 place = f"queue:{one['name']}"
@@ -267,10 +284,14 @@ class Console:
                     selector="$DeadReason IS NOT NULL", limit=ROWS
                 )
                 rows = [_letter(place, row) for row in found.list(LETTER)]
+                counts.update(row["reason"] for row in rows)
                 listed = table(rows, one["name"], f"No dead letter in {one['name']}.")
                 orders = [listed, button("Return", "return"), button("Delete", "delete")]
                 hidden = {"place": place, "token": session.token, "back": "/letters"}
                 parts.append(form("/order", orders, hidden) if rows else listed)
+        if counts:
+            reasons = [{"reason": reason, "letters": n} for reason, n in counts.most_common()]
+            parts.insert(0, table(reasons, "Of those shown, by reason", ""))
         parts = parts or [Html("<p>No queue of dead letters that you may see.</p>")]
         return self._page("Dead letters", parts, session, request)
 
@@ -302,7 +323,8 @@ class Console:
             )
         consumers, producers = said.pop("consumers_open"), said.pop("producers_open")
         facts = [{"what": name, "value": value} for name, value in said.items()]
-        close = [field("reason", "Reason"), button("Close", "close")]
+        close = [field("reason", "Reason"), field("hours", "Hours"), button("Close", "close")]
+        close.append(button("Ban", "ban"))
         parts = [
             form("/order", close, {"number": text, "token": session.token}),
             table(consumers, "Consumers", "No consumer."),
@@ -310,6 +332,11 @@ class Console:
             table(facts, "Client", ""),
         ]
         return self._page(f"Client {text}", parts, session, request)
+
+    def _listed(self, request: Request, session: ConsoleSession) -> Answer:
+        with session.connection() as connection:
+            title, parts = PAGES[request.path](connection, request, session.token)
+        return self._page(title, parts, session, request)
 
     # parts
 
@@ -364,17 +391,10 @@ def _see(path: str) -> Answer:
     return Answer(b"", status=HTTPStatus.SEE_OTHER, headers={"Location": path})
 
 
-def _box(message_id: str) -> Html:
-    return Html(
-        f'<input type="checkbox" name="id" value="{shown(message_id)}" '
-        f'aria-label="choose {shown(message_id)}">'
-    )
-
-
 def _letter(place: str, row: dict[str, Any]) -> dict[str, Any]:
     said = row["properties"]
     return {
-        "choose": _box(row["id"]),
+        "choose": box(row["id"]),
         "id": link("/message", row["id"], place=place, id=row["id"]),
         "reason": said.get("$DeadReason", ""),
         "origin": join([said.get("$DeadOrigin", ""), " ", said.get("$DeadSubscription") or ""]),

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+import hms
 from hms.boot.counts import counted
 
 __all__ = ["ORDERS", "Order", "Refused"]
 
 Form = Mapping[str, Sequence[str]]
+HOURS_MAX = 24 * 365
+HEURISTIC = "In the transaction manager's stead, though others may have done otherwise:"
 
 
 class Refused(Exception):  # noqa: N818 - it says what is missing in a form
@@ -126,6 +129,156 @@ def _close(connection: Any, form: Form) -> str:
     return f"Client {_number(form)} is closed."
 
 
+def _preview_copy(connection: Any, form: Form) -> str:
+    to = _one(form, "to", "The queue to copy to")
+    return _meant(_chosen(connection, form).dry_run().copy(to=to), f"Copies to {to}")
+
+
+def _copy(connection: Any, form: Form) -> str:
+    to = _one(form, "to", "The queue to copy to")
+    return _meant(_chosen(connection, form).copy(to=to), f"Copied to {to}:")
+
+
+def _preview_expire(connection: Any, form: Form) -> str:
+    return _meant(_chosen(connection, form).dry_run().expire(), "Expires")
+
+
+def _expire(connection: Any, form: Form) -> str:
+    return _meant(_chosen(connection, form).expire(), "Expired")
+
+
+def _preview_create(_connection: Any, form: Form) -> str:
+    return f"Creates the queue {_one(form, 'name', 'The name')}, which stays until it is deleted."
+
+
+def _create(connection: Any, form: Form) -> str:
+    name = _one(form, "name", "The name")
+    connection.administer("queue.create", {"name": name, "life": "CREATED"})
+    return f"{name} is created."
+
+
+def _preview_remove(connection: Any, form: Form) -> str:
+    name = _one(form, "name", "The queue")
+    waiting = connection.administer("queue.show", {"name": name})["waiting"]
+    return f"Deletes the queue {name}; {counted(waiting, 'message')} become dead letters."
+
+
+def _remove(connection: Any, form: Form) -> str:
+    name = _one(form, "name", "The queue")
+    connection.administer("queue.delete", {"name": name, "force": True})
+    return f"{name} is deleted."
+
+
+def _preview_send(_connection: Any, form: Form) -> str:
+    size = len(form.get("body", [""])[-1].encode())
+    return f"Sends a text of {counted(size, 'byte')} to {_one(form, 'name', 'The queue')}."
+
+
+def _send(connection: Any, form: Form) -> str:
+    name = _one(form, "name", "The queue")
+    message = hms.Message.text(form.get("body", [""])[-1])
+    message.type = form.get("type", [""])[-1] or None
+    with connection.session() as session:
+        receipt = session.producer(hms.Queue(name)).send(message)
+    return f"Sent 1 message to {name}: {receipt.message_id}"
+
+
+def _preview_clear(connection: Any, form: Form) -> str:
+    pattern = _one(form, "pattern", "The pattern")
+    found = connection.administer("topic.tree", {"pattern": pattern})
+    retained = sum(one["retained"] for one in found)
+    return f"Clears what {counted(retained, 'topic')} retain, of those that match {pattern}."
+
+
+def _clear(connection: Any, form: Form) -> str:
+    pattern = _one(form, "pattern", "The pattern")
+    count = connection.administer("topic.clear_retained", {"pattern": pattern})
+    return f"Cleared {counted(count, 'message')}."
+
+
+def _hours(form: Form) -> int:
+    text = form.get("hours", [""])[-1].strip() or "1"
+    if not text.isdigit() or not 0 < int(text) <= HOURS_MAX:
+        raise Refused(f"Hours are a number from 1 to {HOURS_MAX}.")
+    return int(text)
+
+
+def _banned(connection: Any, form: Form) -> dict[str, Any]:
+    """By what the client is known again: its user, at a node that knows users, or its names."""
+    said = connection.administer("client.show", {"number": _number(form)})
+    for by in ("user", "client_id", "client_name"):
+        if said.get(by):
+            reason = form.get("reason", [""])[-1]
+            return {"by": by, "value": said[by], "seconds": 3600 * _hours(form), "reason": reason}
+    raise Refused("It has neither a user nor a name.")
+
+
+def _preview_ban(connection: Any, form: Form) -> str:
+    said = _banned(connection, form)
+    return f"Closes and refuses {said['by']} {said['value']} for {counted(_hours(form), 'hour')}."
+
+
+def _ban(connection: Any, form: Form) -> str:
+    said = _banned(connection, form)
+    connection.administer("client.ban", said)
+    return f"{said['value']} is banned for {counted(_hours(form), 'hour')}."
+
+
+def _each(
+    verb: str, key: str, meant: str, done: str, **more: Callable[[Form], Any]
+) -> tuple[Callable[[Any, Form], str], Callable[[Any, Form], str]]:
+    """Preview and order of one command for each row that was chosen."""
+
+    def names(form: Form) -> list[str]:
+        found = [one for one in form.get("id", []) if one]
+        if not found:
+            raise Refused("Nothing is chosen.")
+        return found
+
+    def preview(_connection: Any, form: Form) -> str:
+        for value in more.values():
+            value(form)
+        return f"{meant} {', '.join(names(form))}."
+
+    def do(connection: Any, form: Form) -> str:
+        given = {word: value(form) for word, value in more.items()}
+        for name in names(form):
+            connection.administer(verb, {key: name, **given})
+        return f"{done} {', '.join(names(form))}."
+
+    return preview, do
+
+
+def _count(form: Form) -> int:
+    text = _one(form, "count", "The number of processes")
+    if not text.isdigit():
+        raise Refused("Processes are a number.")
+    return int(text)
+
+
+def _preview_drain(connection: Any, _form: Form) -> str:
+    left = connection.administer("cluster.status")["left"]
+    return f"Sends what its global queues hold to other nodes: {counted(left, 'message')} now."
+
+
+def _drain(connection: Any, _form: Form) -> str:
+    connection.administer("cluster.drain", {"is_on": True})
+    return "This node is being drained."
+
+
+def _preview_undrain(_connection: Any, _form: Form) -> str:
+    return "This node takes messages of global queues again."
+
+
+def _undrain(connection: Any, _form: Form) -> str:
+    connection.administer("cluster.drain", {"is_on": False})
+    return "This node takes work again."
+
+
+def _to(path: str) -> Callable[[Form], str]:
+    return lambda _: path
+
+
 def _number(form: Form) -> int:
     text = _one(form, "number", "The client")
     if not text.isdigit():
@@ -140,5 +293,47 @@ ORDERS: Mapping[str, Order] = {
     "purge": Order("Purge", _preview_purge, _purge, _of_queue),
     "pause": Order("Pause", _preview_pausing, _pausing("queue.pause", "is paused"), _of_queue),
     "resume": Order("Resume", _preview_pausing, _pausing("queue.resume", "goes on"), _of_queue),
+    "copy": Order("Copy", _preview_copy, _copy, _of_messages),
+    "expire": Order("Expire", _preview_expire, _expire, _of_messages),
+    "create": Order("Create", _preview_create, _create, _of_queue),
+    "remove": Order("Delete the queue", _preview_remove, _remove, _to("/destinations")),
+    "send": Order("Send", _preview_send, _send, _of_queue),
+    "clear": Order("Clear what is retained", _preview_clear, _clear, _to("/topics")),
+    "unsubscribe": Order(
+        "Delete",
+        *_each("subscription.delete", "name", "Deletes, with all that waits for it:", "Deleted"),
+        _to("/topics"),
+    ),
+    "restart": Order(
+        "Restart",
+        *_each("server.restart", "name", "Replaces one by one the processes of", "Restarts"),
+        _to("/services"),
+    ),
+    "scale": Order(
+        "Scale",
+        *_each("server.scale", "name", "Changes the processes of", "Changed", count=_count),
+        _to("/services"),
+    ),
+    "commit": Order(
+        "Commit",
+        *_each("transaction.commit", "xid", f"{HEURISTIC} commits", "Committed"),
+        _to("/transactions"),
+    ),
+    "rollback": Order(
+        "Rollback",
+        *_each("transaction.rollback", "xid", f"{HEURISTIC} rolls back", "Rolled back"),
+        _to("/transactions"),
+    ),
+    "forget": Order(
+        "Forget",
+        *_each("transaction.forget", "xid", "Forgets the outcome of", "Forgotten:"),
+        _to("/transactions"),
+    ),
+    "cancel": Order(
+        "Cancel", *_each("schedule.cancel", "name", "Cancels", "Cancelled"), _to("/schedules")
+    ),
+    "drain": Order("Drain this node", _preview_drain, _drain, _to("/cluster")),
+    "undrain": Order("Take work again", _preview_undrain, _undrain, _to("/cluster")),
+    "ban": Order("Ban", _preview_ban, _ban, _to("/clients")),
     "close": Order("Close", _preview_close, _close, lambda _: "/clients"),
 }

@@ -12,7 +12,12 @@ NAVIGATION = (
     ("/", "Overview"),
     ("/destinations", "Destinations"),
     ("/letters", "Dead letters"),
+    ("/topics", "Topics"),
     ("/clients", "Connections"),
+    ("/services", "Services"),
+    ("/transactions", "Transactions"),
+    ("/schedules", "Schedules"),
+    ("/cluster", "Cluster"),
 )
 
 

@@ -6,6 +6,8 @@ from urllib.parse import urlencode
 
 import hms
 from hms.boot.web.console_sessions import SESSIONS_MAX, Sessions
+from hms.wire.xa_constants import XA_OK
+from hms.wire.xid import Xid
 from tests.support.secured import PASSWORD, document, secured_node
 
 CONFIG = {"hms": {"queue": {"orders": {"redelivery_limit": 1}, "late": {}}, "topic": {"news": {}}}}
@@ -64,6 +66,11 @@ PAGES = (
     "/messages?place=queue:orders",
     "/letters",
     "/clients",
+    "/topics",
+    "/services",
+    "/transactions",
+    "/schedules",
+    "/cluster",
 )
 
 
@@ -134,6 +141,96 @@ def test_every_order_is_asked_first_and_says_what_it_did(node, serve):
             assert said == f"Client {flood['id']} is closed."
 
 
+def waiting(connection, name):
+    return connection.administer("queue.show", {"name": name})["waiting"]
+
+
+def test_queues_are_made_filled_copied_expired_and_deleted(node, serve):
+    """What an operator tries out before the next day."""
+    browser = Browser(serve())
+    with hms.connect(node.address) as connection:
+        asked, said = browser.order("create", name="tried")
+        assert "Creates the queue tried" in asked
+        assert said == "tried is created."
+        asked, said = browser.order("send", name="tried", body=MARKUP, type="T")
+        assert "Sends a text of" in asked
+        (row,) = connection.admin.messages("queue:tried").everything().list()
+        assert (said.split()[-1], row["type"]) == (row["id"], "T")
+        assert "&lt;script&gt;" in browser.get(f"/message?place=queue:tried&id={row['id']}")
+        place = {"place": "queue:tried", "id": [row["id"]]}
+        _, said = browser.order("copy", **place, to="late")
+        assert said.startswith("Copied to late: 1 message:")
+        asked, said = browser.order("expire", **place)
+        assert row["id"] in asked
+        assert said.startswith("Expired 1 message:")
+        assert (waiting(connection, "tried"), waiting(connection, "late")) == (0, 1)
+        browser.order("send", name="tried", body="again")
+        asked, said = browser.order("remove", name="tried")
+        assert "1 message become dead letters" in asked
+        assert said == "tried is deleted."
+        assert waiting(connection, "HMS.DLQ") == 1
+        assert "DESTINATION_DELETED" in browser.get("/letters")
+
+
+def test_topics_subscriptions_and_schedules_are_seen_and_ended(node, serve):
+    """Retained messages, a durable subscription that nobody uses, and a schedule."""
+    browser = Browser(serve())
+    with hms.connect(node.address) as connection:
+        session = connection.session()
+        session.subscriber("news", durable="kept").close()
+        session.producer(hms.Topic("news")).send(b"news", retain=True)
+        page = browser.get("/topics?pattern=news")
+        assert 'value="kept"' in page
+        asked, said = browser.order("clear", pattern="news")
+        assert "1 topic" in asked
+        assert said == "Cleared 1 message."
+        _, said = browser.order("unsubscribe", id=["kept"])
+        assert said == "Deleted kept."
+        assert connection.administer("subscription.list") == []
+        session.producer("late").schedule("hourly", b"tick", every_s=3600)
+        assert 'value="hourly"' in browser.get("/schedules")
+        _, said = browser.order("cancel", id=["hourly"])
+        assert said == "Cancelled hourly."
+        assert connection.administer("schedule.list", {}) == []
+
+
+def test_a_branch_in_doubt_is_decided_and_forgotten(node, serve):
+    """The transaction manager may never come back."""
+    browser = Browser(serve())
+    with hms.connect(node.address) as connection, connection.session(xa=True) as session:
+        resource, xid = session.resource, Xid(7, b"global", b"branch")
+        assert resource.xa_start(xid) == XA_OK
+        session.producer("late").send(b"in doubt")
+        assert resource.xa_end(xid) == XA_OK
+        assert resource.xa_prepare(xid) == XA_OK
+        (one,) = connection.administer("transaction.list")
+        assert one["xid"] in browser.get("/transactions")
+        asked, said = browser.order("commit", id=[one["xid"]])
+        assert "though others may have done otherwise" in asked
+        assert said == f"Committed {one['xid']}."
+        assert waiting(connection, "late") == 1
+        _, said = browser.order("forget", id=[one["xid"]])
+        assert said == f"Forgotten: {one['xid']}."
+        assert connection.administer("transaction.list") == []
+
+
+def test_a_client_is_banned_for_a_while(node, serve):
+    """Closed, and refused when it comes back."""
+    browser = Browser(serve())
+    with hms.connect(node.address) as connection:
+        with hms.connect(node.address, client_name="flood", reconnect=False):
+            (flood,) = [
+                one
+                for one in connection.administer("client.list", {})
+                if one["client_name"] == "flood"
+            ]
+            asked, said = browser.order("ban", number=str(flood["id"]), hours="2", reason="flood")
+        assert "for 2 hours" in asked
+        assert said.endswith("is banned for 2 hours.")
+        (ban,) = connection.administer("client.bans")
+        assert ban["reason"] == "flood"
+
+
 def test_an_order_without_a_target_or_a_choice_does_nothing(node, serve):
     """A move without a target once deleted messages, elsewhere."""
     browser = Browser(serve())
@@ -148,6 +245,17 @@ def test_an_order_without_a_target_or_a_choice_does_nothing(node, serve):
             {"action": "purge", "sure": "yes"},
             {"action": "close", "number": "x", "sure": "yes"},
             {"action": "format", "sure": "yes"},
+            {"action": "copy", "place": "queue:orders", "id": "0" * 12, "sure": "yes"},
+            {"action": "create", "sure": "yes"},
+            {"action": "send", "body": "x", "sure": "yes"},
+            {"action": "clear", "sure": "yes"},
+            {"action": "unsubscribe", "sure": "yes"},
+            {"action": "commit", "id": "zz", "sure": "yes"},
+            {"action": "restart", "id": "nobody", "sure": "yes"},
+            {"action": "scale", "id": "nobody", "count": "-1", "sure": "yes"},
+            {"action": "cancel", "id": "nothing", "sure": "yes"},
+            {"action": "drain", "sure": "yes"},
+            {"action": "ban", "number": "1", "hours": "0", "sure": "yes"},
         ):
             status, text, _ = browser.ask("POST", "/order", {**form, "token": token})
             assert (status, 'role="alert"' in text) == (400, True), form
