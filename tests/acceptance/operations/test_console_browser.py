@@ -22,7 +22,8 @@ LOOKS = [(NARROW, "light", True), (NARROW, "dark", False)]
 LOOKS += [(WIDE, "light", False), (WIDE, "dark", True)]
 """Each width whole once, light and dark by what may differ."""
 MAY = [
-    *(f"view {what}:*" for what in ("node", "queue", "topic", "client")),
+    *(f"view {what}:*" for what in ("node", "queue", "topic", "client", "subscription")),
+    *(f"view {what}:*" for what in ("service", "transaction")),
     *(f"{action} queue:*" for action in ("browse", "produce", "purge", "configure")),
     *(f"{action} queue:HMS.*" for action in ("view", "browse", "purge")),
     "operate client:*",
@@ -117,6 +118,7 @@ def walk(operator, session, node):
     of_messages(operator, session)
     of_letters(operator, session)
     of_clients(operator, node)
+    of_lists(operator)
     operator.go("/queue?name=orders")
     assert operator.order("button[value=purge]").startswith("Deleted 2 messages")
     watched.press("header form button")
@@ -146,6 +148,21 @@ def of_messages(operator, session):
     watched.reach("tbody input")
     page.keyboard.press("Space")
     assert operator.order("button[value=delete]").startswith("Deleted 1 message:")
+
+
+def of_lists(operator):
+    """What the node lists beside: each by its entry, and a queue that is made and deleted."""
+    watched, page = operator.watched, operator.page
+    for name in ("topics", "services", "transactions", "schedules", "cluster"):
+        watched.press(f"nav a[href='/{name}']")
+        operator.look(name, LOOKS[1:3])
+        assert page.locator("[role=alert]").count() == 0
+    operator.go("/destinations")
+    watched.type("input[name=name] >> nth=1", "tried")
+    assert operator.order("button[value=create]") == "tried is created."
+    watched.type("input[name=body]", MARKUP)
+    assert operator.order("button[value=send]").startswith("Sent 1 message to tried:")
+    assert operator.order("button[value=remove]") == "tried is deleted."
 
 
 def of_letters(operator, session):
