@@ -9,14 +9,12 @@ from hms.boot.clusters import link_settings
 from hms.boot.descriptors import raise_limit
 from hms.boot.entries import Config, Node
 from hms.boot.link_keys import LinkKeys, note_key
-from hms.boot.listening import listening
 from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.engine import Engine
 from hms.errors.catalogue import LinkKeyError
 from hms.server.broker import Broker
-from hms.server.gateway import Gateway
+from hms.server.gateway import GatewayLimits
 from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
-from hms.server.links.link_gateway import LinkedGateway
 from hms.server.links.links import Links
 from hms.workers.lanes import LanePool
 
@@ -96,14 +94,10 @@ def make_linking(config: Config, node: Node, engine: Engine, broker: Broker) -> 
     return None if engine.cluster is None else Linking(config, node, engine, broker)
 
 
-def make_gateway(config: Config, node: Node, linking: Linking | None, **handlers: Any) -> Gateway:
-    """The gateway, with links if there are some."""
+def gateway_limits(node: Node) -> GatewayLimits:
+    """Those of hms.conf, as far as the machine has descriptors for them."""
     limits = compose.gateway_limits(node, raise_limit(node.max_connections))
     if limits.peers_max < node.max_connections:
         detail = "%d connections are taken, not %d: the limit of descriptors is too low"
         log.warning(detail, limits.peers_max, node.max_connections)
-    if linking is None:
-        return Gateway(listening(config, node), limits=limits, **handlers)
-    gateway = LinkedGateway(listening(config, node), links=linking.links, limits=limits, **handlers)
-    linking.ring = gateway.wake
-    return gateway
+    return limits

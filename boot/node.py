@@ -30,7 +30,8 @@ from hms.boot.entries import Config, Node
 from hms.boot.failing_back import FailingBack
 from hms.boot.garbage import freeze_survivors
 from hms.boot.hardening import keep_memory_private
-from hms.boot.linking import make_gateway, make_linking
+from hms.boot.linking import gateway_limits, make_linking
+from hms.boot.listening import listening
 from hms.boot.memory import keep_freed_memory
 from hms.boot.monitoring.notify import Notifier
 from hms.boot.monitoring.state_file import StateFile, state_file_of
@@ -54,7 +55,7 @@ from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.broker import INTERNAL, TICK, Broker, Lost, Surroundings
 from hms.server.byte_ledger import FRAME_BYTES, size_of, take_part
-from hms.server.gateway import PeerKey
+from hms.server.gateway import Gateway, PeerKey
 from hms.server.log_append import append_records
 from hms.server.log_levels import LogLevels
 from hms.server.logins.callers import Caller
@@ -137,16 +138,19 @@ class NodeProcess:
         switching = self._switching = Switching(node, taken, *moving_to)
         about = taken, self._broker, switching, self._damage
         self._failing_back = FailingBack(config, node, *about)
-        handlers: dict[str, Any] = {
-            "on_frames": self._lanes.put_many,
-            "on_alone": lone.apply,
-            "on_lost": self._on_lost,
-            "on_dropped": self._on_dropped,
-            "ledger": self._ledger,
-        }
-        if self._securing is not None:
-            handlers["known_keys"] = self._securing.known_keys
-        self._gateway = make_gateway(config, node, self._linking, **handlers)
+        self._gateway = Gateway(
+            listening(config, node),
+            limits=gateway_limits(node),
+            on_frames=self._lanes.put_many,
+            on_alone=lone.apply,
+            on_lost=self._on_lost,
+            on_dropped=self._on_dropped,
+            ledger=self._ledger,
+            known_keys=tuple if self._securing is None else self._securing.known_keys,
+            links=None if linking is None else linking.links,
+        )
+        if linking is not None:
+            linking.ring = self._gateway.wake
         self._server_keys = make_server_keys(config, node, self._securing, self._gateway.rekey)
         self._scheduler = EvenScheduler(self._on_fault, timezone="UTC")
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 from threading import get_ident
-from typing import Any
+from typing import Any, Protocol
 
 import zmq
 
@@ -70,6 +70,27 @@ class _Mark(enum.Enum):
     CLOSE = enum.auto()
 
 
+class NodeSockets(Protocol):
+    """The sockets to other nodes, whose frames the same thread moves in turns of their own."""
+
+    outbox: Outbox[tuple[int, bytes]]
+
+    def open(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+        """Listen and connect."""
+
+    def sockets(self) -> "list[zmq.Socket[bytes]]":
+        """What wakes the thread."""
+
+    def take_turn(self) -> None:
+        """Read and send."""
+
+    def due_at(self) -> float:
+        """When there is something to do, if nothing comes."""
+
+    def close(self) -> None:
+        """Say good-bye and close, where they were opened."""
+
+
 class Gateway:
     """Sockets on one side; on_frames, on_lost and the outbox on the other.
 
@@ -92,7 +113,10 @@ class Gateway:
         on_alone: OnAlone = lambda _peer, _frame: False,
         known_keys: Callable[[], Container[str]] = tuple,
         clock: Callable[[], float] = time.monotonic,
+        links: NodeSockets | None = None,
     ) -> None:
+        self._links = links
+        self._link_context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._addresses = [ListenAt(at) if isinstance(at, str) else at for at in addresses]
         self._known_keys = known_keys
         self._guard: ClientGuard | None = None
@@ -151,7 +175,13 @@ class Gateway:
                 self._finders[listener] = self._peers.behind(listener).get
                 for poller in (self._poller, self._deaf_poller):
                     poller.register(listener.callers.monitor, zmq.POLLIN)
-        except HmsError:
+            if self._links is not None:
+                if self._guard is not None:  # a context asks one guard only
+                    self._link_context = zmq.Context()
+                self._links.open(self._link_context or self._context)
+                for socket in self._links.sockets():
+                    self._poller.register(socket, zmq.POLLIN)
+        except BaseException:
             self._close()
             raise
         return [listener.endpoint for listener in self._listeners.values()]
@@ -162,6 +192,10 @@ class Gateway:
         try:
             while self._is_running:
                 self._take_turn()
+                if self._links is not None:
+                    self._links.outbox.rouse()
+                    if self._is_reading:
+                        self._links.take_turn()
                 self.turns += 1
             self._send_rest()
         finally:
@@ -239,6 +273,8 @@ class Gateway:
 
     def _take_turn(self) -> None:  # noqa: C901 - a call each is paid for every message
         peers, sleep_ms = self._peers, self._sleep_ms()
+        if self._links is not None:
+            sleep_ms = min(sleep_ms, self._links_sleep_ms(self._links))
         sockets = self._poller.sockets if self._is_reading else self._deaf_poller.sockets
         if self._is_reading and peers.look_at != FOREVER:
             sockets = sockets[1:]  # that something arrives is known
@@ -311,6 +347,11 @@ class Gateway:
         left_ms = int((due_at - self._clock()) * 1000) + 1
         most_ms = PROBE_MS if self._peers.is_probing else SLEEP_MS_MAX
         return min(most_ms, max(0, left_ms))
+
+    def _links_sleep_ms(self, links: NodeSockets) -> int:
+        if not links.outbox.rest():
+            return 0
+        return max(0, int((links.due_at() - self._clock()) * 1000) + 1)
 
     def _read(self, listener: Listener, now: float) -> None:
         """Read a bounded number of frames and hand on each peer's batch."""
@@ -442,6 +483,10 @@ class Gateway:
             self._deaf_poller.poll(1)
 
     def _close(self) -> None:
+        if self._links is not None:
+            self._links.close()
+        if self._link_context is not None:
+            self._link_context.term()
         for listener in self._listeners.values():
             listener.close()
         self._arrivals.close()
