@@ -152,7 +152,7 @@ class NodeProcess:
         if linking is not None:
             linking.ring = self._gateway.wake
         self._server_keys = make_server_keys(config, node, self._securing, self._gateway.rekey)
-        self._scheduler = EvenScheduler(self._on_fault, timezone="UTC")
+        self._scheduler = EvenScheduler(self._on_fault)
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)
         self._watch = Watch(
             self._broker,

@@ -37,8 +37,8 @@ def _ahead_s() -> float:
 class EvenScheduler(BackgroundScheduler):  # type: ignore[misc]
     """Runs jobs after the time that really passed. on_fault: told why it can do so no more."""
 
-    def __init__(self, on_fault: Callable[[BaseException], None], **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, on_fault: Callable[[BaseException], None]) -> None:
+        super().__init__(timezone="UTC")
         self._on_fault = on_fault
 
     def _main_loop(self) -> None:

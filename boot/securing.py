@@ -113,10 +113,10 @@ class Securing:
             self._caller_of,
             self._dummy,
             self._auditing,
+            self._changes.renew,
             outside=self._outside,
             keeper=self,
         )
-        self.gate.renewed = self._changes.renew
         self._engine.obey(self.gate)
         return self.gate
 

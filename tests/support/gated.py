@@ -56,9 +56,6 @@ class GatedNode(MemoryNode):
         self.document, self.node_name = document, node
         super().__init__(settings, store, entrance=self._entrance)
         self.engine.obey(self.gate)
-        monitor = self.broker.monitor
-        changes = LiveChanges(self.engine, self.registry, self.authorization, monitor)
-        self.gate.renewed = changes.renew
 
     def identities(self, document):
         return Identities(document, lambda uid: self.os_users.get(uid, ""), lambda _u, _g: ())
@@ -84,6 +81,7 @@ class GatedNode(MemoryNode):
             lambda peer: self.callers.get(peer, LOCAL),
             cheap_hash("nobody knows it"),
             self.auditing,
+            lambda *told: self._changes().renew(*told),
             outside=self.outside,
         )
         return self.gate
@@ -127,10 +125,13 @@ class GatedNode(MemoryNode):
             return wire.decode_reply(data)
         return wire.decode_error(data)
 
+    def _changes(self):
+        return LiveChanges(self.engine, self.registry, self.authorization, self.broker.monitor)
+
     def change(self, document):
         """A new version of the document holds."""
         self.document, identities = document, self.identities(document)
-        changes = LiveChanges(self.engine, self.registry, self.authorization, self.broker.monitor)
+        changes = self._changes()
 
         def apply(fx, now_ms):
             self.gate.obey(identities)

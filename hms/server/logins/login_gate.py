@@ -94,10 +94,12 @@ class LoginGate:
         caller_of: Callable[[Hashable], Caller | None],
         dummy_hash: str,
         auditing: Auditing,
+        renewed: Callable[[int, Login | None, int, Effects], None],
         random: Callable[[int], bytes] = os.urandom,
         outside: OutsideLogins | None = None,
         keeper: PolicyKeeper = NO_KEEPER,
     ) -> None:
+        """renewed: told of a connection that has proved anew who it is."""
         self._registry = registry
         self._change = change
         self.identities = identities
@@ -113,8 +115,7 @@ class LoginGate:
         self._random = random
         self._keeper = keeper
         self.outside = OutsideLogins({}) if outside is None else outside
-        self.renewed: Callable[[int, Login | None, int, Effects], None]
-        """Told of a connection that has proved anew who it is."""
+        self._renewed = renewed
         self._renewing: set[int] = set()
         settings = identities.document.security
         self._limits = LoginLimits(
@@ -252,7 +253,7 @@ class LoginGate:
                 return
             self._limits.succeeded(login.user, login.caller.source, now_ms)
             self._warned.discard(number)
-            self.renewed(number, fresh, now_ms, fx)
+            self._renewed(number, fresh, now_ms, fx)
             uid = self._registry.uid_of(number)
             token, ends_ms = self._token(fresh, uid, now_ms)
             value = {"expires_ms": fresh.expires_ms, "resume": token, "resume_ms": ends_ms}
@@ -373,7 +374,7 @@ class LoginGate:
                 if self._authorization.logins.get(number) is login:
                     said = "user %s: its token's key is none of authenticator %s any more"
                     log.info(said, login.user, login.authenticator)
-                    self.renewed(number, None, now_ms, fx)
+                    self._renewed(number, None, now_ms, fx)
 
         self._change(change)
 
@@ -393,7 +394,7 @@ class LoginGate:
                         held = msgspec.structs.replace(found, expires_ms=login.expires_ms)
                         way = name, login.mechanism, login.caller, now_ms
                         fresh = self.identities.outside_login(held, *way)[0]
-                    self.renewed(number, fresh, now_ms, fx)
+                    self._renewed(number, fresh, now_ms, fx)
 
         self._change(change)
 

@@ -13,7 +13,7 @@ def test_a_job_runs_although_the_clock_was_set_back_by_an_hour(monkeypatch):
     ahead_s, ran = [100.0], threading.Event()
     monkeypatch.setattr(scheduling, "_ahead_s", lambda: ahead_s[0])
     monkeypatch.setattr(scheduling, "LOOKS_EVERY_S", 0.01)
-    scheduler = scheduling.EvenScheduler(pytest.fail, timezone="UTC")
+    scheduler = scheduling.EvenScheduler(pytest.fail)
     in_an_hour = datetime.now(UTC) + timedelta(hours=1)
     scheduler.add_job(ran.set, "date", run_date=in_an_hour, misfire_grace_time=None)
     scheduler.start()
@@ -34,7 +34,7 @@ def test_a_timer_has_a_time_however_far_away_it_is():
 
 def test_small_corrections_move_nothing(monkeypatch):
     """A time service slews all the time; moving the jobs each time would add up."""
-    scheduler, moved = scheduling.EvenScheduler(pytest.fail, timezone="UTC"), []
+    scheduler, moved = scheduling.EvenScheduler(pytest.fail), []
     looks = iter([5.0, *(5.0 + 0.01 * n for n in range(15))])
     done = threading.Event()
 
@@ -67,7 +67,7 @@ def test_a_clock_that_cannot_be_read_is_told_and_not_a_scheduler_that_is_silentl
         done.set()
 
     monkeypatch.setattr(scheduling, "_ahead_s", ahead_s)
-    scheduler = scheduling.EvenScheduler(on_fault, timezone="UTC")
+    scheduler = scheduling.EvenScheduler(on_fault)
     scheduler.start()
     try:
         assert done.wait(20)
