@@ -40,7 +40,7 @@ Handle = Callable[[Hashable, list[Any]], object]
 
 _NO_LANE = object()
 EARLY_MAX = 8
-"""So many lanes have their turn before a late one has it."""
+"""Number of other lanes that have their turn before a late one."""
 
 
 class LanePool:
@@ -71,7 +71,7 @@ class LanePool:
         self._ready: deque[Hashable] = deque()
         self._late: deque[Hashable] = deque()
         self._is_late: set[Hashable] = set()
-        """Lanes that stand among the late ones whenever they are ready."""
+        """Lanes that are queued as late ones whenever they are ready."""
         self._early_count = 0
         """How many lanes had their turn since the last late one."""
         self._parked: list[Hashable] = []
@@ -82,7 +82,7 @@ class LanePool:
         self._lock = threading.Lock()
         self._sleepers = Sleepers()
         self.hands = [0] * workers
-        """Of each worker: how often it took a batch or was done with one; odd while it has one."""
+        """For each worker: number of batches taken plus batches finished; odd while it has one."""
         self._numbers = iter(range(workers))
         self._threads = start_threads(name, workers, self._run)
 
@@ -148,11 +148,11 @@ class LanePool:
         return True
 
     def is_quiet(self) -> bool:
-        """Whether nothing waits: all that was put is in the workers' hands."""
+        """Whether no item waits: workers have taken all of them."""
         return not self._waiting_count
 
     def go_on(self) -> None:
-        """What parked lanes wait for may be there."""
+        """Make the parked lanes ready again: what they wait for may have come."""
         if not self._parked:
             return
         with self._lock:
@@ -271,7 +271,7 @@ class LanePool:
         return self._ready.popleft()
 
     def _end(self, key: Hashable) -> None:
-        """Nothing is in a lane any more."""
+        """Forget a lane that is empty."""
         del self._lanes[key]
         self._emptied.discard(key)
         self._is_late.discard(key)

@@ -13,7 +13,7 @@ __all__ = ["Linger"]
 
 
 class Linger:
-    """A thread that calls then() delay_s after somebody wanted it, once for all who did."""
+    """A thread that calls then() delay_s after want(), once for all calls of want() until then."""
 
     def __init__(self, delay_s: float, then: Callable[[], None], name: str) -> None:
         self._delay_s = delay_s
@@ -23,12 +23,12 @@ class Linger:
         self._threads = start_threads(name, 1, self._run)
 
     def want(self) -> None:
-        """Have it called in a while. Cheap when that is so already."""
+        """Request a call of then(). Cheap when one is due already."""
         if not self._wanted.is_set():
             self._wanted.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Call it no more; False when the thread is not done in timeout_s."""
+        """Stop calling it; False when the thread has not ended within timeout_s."""
         self._closing.set()
         self._wanted.set()
         return join_threads(self._threads, timeout_s)

@@ -22,12 +22,12 @@ class Outbox(Generic[_T]):
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self.batches: deque[Sequence[_T]] = deque()
-        """What waits; empty for who wants to know whether something does."""
+        """Batches that wait to be taken."""
         self.is_awake = True
         """Whether the consumer is awake, or has been woken."""
 
     def put_many(self, items: Sequence[_T]) -> None:
-        """Hand over a batch, not to be changed any more; the consumer is woken if it rests."""
+        """Hand over a batch, which must not change any more; wake the consumer if it rests."""
         if not items:
             return
         self.batches.append(items)
@@ -55,7 +55,7 @@ class Outbox(Generic[_T]):
         return True
 
     def rouse(self) -> None:
-        """The consumer is awake, for whatever reason: spare the producers the wake-up."""
+        """The consumer is awake, whatever woke it: producers need not wake it."""
         self.is_awake = True
 
 

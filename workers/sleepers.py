@@ -26,13 +26,13 @@ class Sleepers:
             os.close(self._tokens)
 
     def choose(self) -> int:
-        """Take one off the count, to be woken: how many wake-ups are due; under the pool's lock."""
+        """Choose one to be woken; the number of wake-ups due. Under the pool's lock."""
         chosen = min(1, self.count)
         self.count -= chosen
         return chosen
 
     def choose_all(self) -> int:
-        """Take all off the count, to be woken; under the pool's lock."""
+        """Choose all to be woken. Under the pool's lock."""
         chosen, self.count = self.count, 0
         return chosen
 
@@ -42,7 +42,7 @@ class Sleepers:
             os.eventfd_write(self._tokens, chosen)
 
     def sleep(self) -> None:
-        """Wait to be woken, having been counted."""
+        """Wait to be woken, after the count was raised."""
         while True:
             try:
                 os.eventfd_read(self._tokens)

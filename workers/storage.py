@@ -19,7 +19,7 @@ from hms.workers.threads import OnFault, join_threads, report_fault, start_threa
 __all__ = ["StoragePool"]
 
 LINGER_S = 0.01
-"""So long after notify_later() the log is led at the latest."""
+"""Longest time between notify_later() and the next look at the log."""
 Task = Callable[[], None]
 
 
@@ -48,7 +48,7 @@ class StoragePool:
         self._jobs_running_max = max(1, workers - 1)
         self._has_work = False
         self.is_led = False
-        """Whether somebody leads the log; where leading failed, for good."""
+        """Whether a worker leads the log; stays true after a failure."""
         self._is_closing = False
         self._is_draining = True
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class StoragePool:
         self._linger = Linger(LINGER_S, self.lead_here, f"{name}-linger")
 
     def notify(self) -> None:
-        """The log has work. Cheap when that is known already; never missed."""
+        """Report that the log has work. Cheap when that is known; never missed."""
         if self._has_work:  # the next leader has not looked at the log yet
             return
         with self._lock:
@@ -87,7 +87,7 @@ class StoragePool:
             self._sleepers.wake(chosen)
 
     def notify_later(self) -> None:
-        """As notify(), but nobody waits for it: it may take up to LINGER_S."""
+        """As notify(), for work that no caller waits for: it may take up to LINGER_S."""
         self._linger.want()
 
     def submit(self, job: Task) -> bool:
@@ -131,7 +131,7 @@ class StoragePool:
             self._sleepers.sleep()
 
     def _take_task(self) -> Task | None:
-        """Leading comes before jobs."""
+        """The next task: leading comes before jobs."""
         if self._has_work and not self.is_led and self._is_draining:
             self.is_led = True
             return self._lead_log

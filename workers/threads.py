@@ -1,4 +1,4 @@
-"""What the pools share: named threads, joining them in time, and faults that nobody swallows."""
+"""Threads of the pools: named, joined within a time limit, their faults always reported."""
 
 import sys
 import threading

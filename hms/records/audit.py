@@ -1,4 +1,4 @@
-"""The audit: who had which command applied, or was refused, each record chained to the one before.
+"""The audit: who gave which command, applied or refused, each record chained to the one before.
 
 A record's hash covers all of it and the hash before, so none can be changed, left out or put
 elsewhere without every later hash being another one. Of the arguments it covers the digest: they
@@ -85,7 +85,7 @@ def _is_altered(entry: AuditEntry) -> bool:
 
 
 def audit_record(entry: AuditEntry) -> Record:
-    """Something was ordered."""
+    """An operator's command."""
     return Record(RecordType.AUDIT, 1, (_encode(entry),))
 
 

@@ -41,7 +41,7 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heuristic(msgspec.Struct, frozen=True, array_like=True):
-    """A branch that somebody else than its transaction manager completed."""
+    """A branch that was completed by an operator, not by its transaction manager."""
 
     xid: bytes
     serial: int
@@ -98,7 +98,7 @@ def decode_heuristic(payload: bytes | memoryview) -> Heuristic:
 
 
 def ended(content: Ended, events: int = 1) -> Record:
-    """A branch is gone; events 0: as part of a group."""
+    """A branch has ended; events 0: as part of a group."""
     return Record(RecordType.ENDED, events, (_encode(content),))
 
 
@@ -118,5 +118,5 @@ def decode_decided(payload: bytes | memoryview) -> Decided:
 
 
 def forgotten(gtrid: bytes) -> Record:
-    """A decision is not needed any more."""
+    """A decision is no longer needed."""
     return Record(RecordType.FORGOTTEN, 1, (gtrid,))

@@ -1,4 +1,4 @@
-"""Records about places and numbers: what else the log speaks of by number."""
+"""Records that define places and numbers, by which other records name them."""
 
 import struct
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from hms.records.sent import PLACEMENT_BYTES_MAX
 
 _NUMBER = struct.Struct("<Q")
 CHANGES_BYTES = 64
-"""What a definition may grow by without being checked: its number, and the word for a pause."""
+"""Growth of a definition that is not checked: its number, and the word for a pause."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -83,12 +83,12 @@ class NodeEvent(msgspec.Struct, frozen=True):
 
 
 def defined(definition: Definition) -> Record:
-    """A place came to be."""
+    """A place was created."""
     return Record(RecordType.DEFINED, 1, (_encode(definition),))
 
 
 def undefined(number: int) -> Record:
-    """A place is gone."""
+    """A place was deleted."""
     return Record(RecordType.UNDEFINED, 1, (_NUMBER.pack(number),))
 
 
@@ -104,7 +104,7 @@ def decode_number(payload: bytes | memoryview) -> int:
 
 
 def reserved(below: int) -> Record:
-    """No message id below this one is given again, whatever happens."""
+    """Message ids below this one are never assigned again."""
     return Record(RecordType.RESERVED, 1, (_NUMBER.pack(below),))
 
 
@@ -119,7 +119,7 @@ def decode_dictionary(payload: bytes | memoryview) -> Snapshot:
 
 
 def node_event(event: NodeEvent) -> Record:
-    """The node booted or stopped, or other copies of its log count."""
+    """The node booted or stopped, or the set of copies that count has changed."""
     return Record(RecordType.NODE, 1, (_encode(event),))
 
 

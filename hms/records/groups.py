@@ -1,4 +1,4 @@
-"""GROUP: records that hold together or not at all."""
+"""GROUP: records that take effect together or not at all."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ class Encoded(NamedTuple):
 
 
 def encode_part(record: Record) -> bytes:
-    """A record as it stands in a group."""
+    """A record as it is encoded in a group."""
     payload = b"".join(record.parts)
     return _PART.pack(record.type, record.events, len(payload)) + payload
 
@@ -63,7 +63,7 @@ def put_first_seqs(data: bytearray, begins: Iterable[tuple[int, int]], first_seq
 def group(
     client_uid: int, session: int, commit: int, at_ms: int, parts: Iterable[Record | Encoded]
 ) -> Record:
-    """Records that become effective together."""
+    """A record of records that take effect together."""
     records = list(parts)
     count = sum(r.records if isinstance(r, Encoded) else 1 for r in records)
     out: list[bytes | memoryview] = [_HEAD.pack(client_uid, session, commit, at_ms, count)]

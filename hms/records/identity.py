@@ -12,7 +12,7 @@ import msgspec
 from hms.records.kinds import Record, RecordType
 
 BOOTS_MAX = 64
-"""So many boots are remembered; of older ones nobody asks who wrote their offsets."""
+"""Maximum number of boots that are kept; the author of older offsets is not asked for."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -44,7 +44,7 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def public(self) -> "Identity":
-        """What others may keep of it."""
+        """The part of it that other systems may keep."""
         return Identity(self.store, self.boots, self.cold)
 
     @property
@@ -64,7 +64,7 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
         return Identity(self.store or number, boots[-BOOTS_MAX:], cold, self.secret or secret)
 
     def writer_before(self, offset: int) -> Writer:
-        """Who wrote what stands before an offset."""
+        """The author of what precedes an offset."""
         found = [number for first, number in self.boots if first < offset]
         return Writer(self.store.hex(), found[-1].hex() if found else "")
 

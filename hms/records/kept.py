@@ -1,4 +1,4 @@
-"""MOVED and MEMORY: what is still needed of a segment that is about to be retired, told again.
+"""MOVED and MEMORY: what is still needed of a segment to be retired, written again.
 
 MOVED restates messages as they are at that moment, so whatever the log told of them before may go;
 it is no event in the history. MEMORY restates which sends and commits were taken, so that one that
@@ -33,7 +33,7 @@ class Stay(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A message and all places where it still is."""
+    """A message and all places that still hold it."""
 
     id: int
     seq: int
@@ -71,7 +71,7 @@ def moved(
     payloads: Sequence[bytes | memoryview],
     log_position: LogPosition | None,
 ) -> Record:
-    """Messages with head and body, in the order given. Not an event of theirs."""
+    """Messages with head and body, in the order given. It is not an event in their history."""
     table = _encode(messages)
     head = _LENGTH.pack(len(table)) + table
     log_positions = () if log_position is None else ((log_position, len(head)),)
@@ -87,7 +87,7 @@ def decode_moved(payload: bytes | memoryview) -> tuple[list[Kept], int]:
 
 
 def memory(content: Memory) -> Record:
-    """What was taken of producers and transactions."""
+    """Sends and commits that were taken."""
     return Record(RecordType.MEMORY, 1, (_encode(content),))
 
 

@@ -2,24 +2,24 @@
 
 DEFINED     a queue, topic or durable subscription and the number it has in the log
 UNDEFINED   the same is gone
-SENT        a batch of messages as the client packed it, with where each one waits
+SENT        a batch of messages as the client packed it, and the places where each one waits
 DELIVERED   ranges of messages were handed to a consumer
 ACKNOWLEDGED, FAILED, RELEASED   what became of them; FAILED counts as an attempt
 DISCARDED   messages left for another cause: see Cause
-GROUP       records that hold together or not at all: a commit, a dead-lettering
+GROUP       records that take effect together or not at all: a commit, a dead-lettering
 RESERVED    message ids below this number may have been given away
 DICTIONARY  first record of every segment: all definitions and numbers so far
 NODE        the node booted or stopped
-MOVED       messages as they are, told again so that an old segment can go
+MOVED       messages as they are, written again so that an old segment can be released
 PINNED      the same of messages that stay where they lie, in a segment behind the log
-MEMORY      sends and commits that were taken, told again for the same reason
+MEMORY      sends and commits that were taken, written again for the same reason
 PREPARED    a branch of a distributed transaction waits for its outcome; ENDED: it is gone
 HEURISTIC   an operator completed it, and its transaction manager does not know that yet
 DECIDED     a distributed transaction is to be committed; FORGOTTEN: it is, everywhere
 OFFERED, ARRIVED, OFFER_ENDED   how messages go from one node's queue to another's
 ENTRIES     what was created, altered and deleted at run time at any node of the cluster
-PEERS       which offers were made and taken, told at boot and again for the same reason
-IDENTITY    which store it is and which boots wrote it, told at each boot
+PEERS       offers that were made and taken, written at boot and again for the same reason
+IDENTITY    the identity of the store and of the boots that wrote it, at each boot
 AUDIT       who did or asked what, in a chain of hashes
 """
 
@@ -82,16 +82,16 @@ class Cause(enum.IntEnum):
 
 
 class LogPosition(Protocol):
-    """Who wants to know where messages of a record lie in the store."""
+    """Is notified of the position in the log at which messages of a record are written."""
 
     def placed(self, position: int) -> None:
-        """The pack that carries them begins at this position."""
+        """The messages begin at this position."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One record; parts are stored one after the other, so that a pack is not copied.
 
-    log_positions: who is to be told where in the record's payload its messages begin.
+    log_positions: who is notified, each with the offset of its messages in the payload.
     """
 
     type: RecordType

@@ -46,7 +46,7 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OfferEnded(msgspec.Struct, frozen=True, array_like=True):
-    """An offer was answered. is_redelivered: nobody knows what became of it, so it comes again."""
+    """An offer was answered. is_redelivered: its outcome is not known, so it is delivered again."""
 
     peer: int
     offer: int

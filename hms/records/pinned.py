@@ -27,7 +27,7 @@ class PinnedRun(msgspec.Struct, frozen=True, array_like=True):
     stays: Sequence[Stay]
 
     def positions(self) -> list[int]:
-        """The offset of each message."""
+        """Offset of each message."""
         return list(_unpacked("I", self.offsets))
 
     def each(self) -> list[tuple[int, int]]:
@@ -57,7 +57,7 @@ def pinned_run(ids: list[int], offsets: Sequence[int], stays: Sequence[Stay]) ->
 def pinned(
     segment: int, part: int, runs: Sequence[PinnedRun], log_position: LogPosition | None = None
 ) -> Record:
-    """Messages that stay where they are; log_position: who wants to know where it is told."""
+    """Messages that stay where they lie; log_position: notified of where the record is written."""
     log_positions = () if log_position is None else ((log_position, 0),)
     return Record(RecordType.PINNED, 1, (_encode(Pinned(segment, part, runs)),), log_positions)
 

@@ -1,4 +1,4 @@
-"""SENT: a batch of messages as the client packed it, with where each one waits."""
+"""SENT: a batch of messages as the client packed it, and the places where each one waits."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,10 @@ SENT_HEAD = struct.Struct("<IQQQIQIBBHQ")
 """destination, first_message_id, timestamp_ms, client_uid, producer, first_sequence, count, flags,
 placements // 65,536 (0 in older logs), placements % 65,536, first_seq."""
 PLACEMENTS_MAX = (1 << 24) - 1
-"""So many durable subscriptions one message can go to."""
+"""Maximum number of durable subscriptions that one message can go to."""
 MESSAGES_PER_BATCH_MAX = 1024
 PLACEMENT_BYTES_MAX = 8 + MESSAGES_PER_BATCH_MAX // 8
-"""What one durable subscription can take in a SENT record."""
+"""Maximum size of one durable subscription in a SENT record."""
 SENT_FORWARDED = 1
 """The node itself moved the messages here, keeping id and history; for example to the DLQ."""
 _PLACEMENT = struct.Struct("<II")
@@ -47,10 +47,10 @@ class Sent(NamedTuple):
     first_seq: int = 0
     """The first message's place in the order of arrival; the others follow."""
     pack_offset: int = 0
-    """Where the pack begins in the record's payload; known of a decoded one."""
+    """Offset of the pack in the record's payload; set in a decoded one."""
 
     def rows(self) -> list[Row]:
-        """What the sender said of each message."""
+        """The row of each message."""
         return unpack_rows(self.pack, self.message_count)
 
     def payloads(self, rows: Sequence[Row]) -> list[bytes]:
@@ -61,7 +61,7 @@ class Sent(NamedTuple):
 def sent(
     head: Sent, log_position: LogPosition | None = None, further: Sequence[tuple[int, bytes]] = ()
 ) -> Record:
-    """A SENT record around the pack of a batch; log_position: who wants to know where that lies;
+    """A SENT record around the pack of a batch; log_position: notified of where that is written;
     further: more placements, so many and encoded."""
     flags = SENT_FORWARDED if head.is_forwarded else 0
     placements = len(head.placements) + sum([count for count, _ in further])
@@ -73,7 +73,7 @@ def sent(
 
 
 def encoded_placements(numbers: Sequence[int], mask: bytes) -> bytes:
-    """Placements as they stand in a record: so many places, each for the same messages."""
+    """Placements as a record holds them: places that all have the same messages."""
     if mask:
         return b"".join([_PLACEMENT.pack(number, len(mask)) + mask for number in numbers])
     pairs = [0] * (2 * len(numbers))
@@ -82,7 +82,7 @@ def encoded_placements(numbers: Sequence[int], mask: bytes) -> bytes:
 
 
 def _encoded(placements: Sequence[Placement]) -> bytes:
-    """Most of 25,000 have no bitmap: then it is one call."""
+    """Most of up to 25,000 placements have no bitmap: those take one call."""
     each = [(place.number, len(place.bitmap)) for place in placements]
     if any(size for _, size in each):
         packed = [_PLACEMENT.pack(*one) + p.bitmap for one, p in zip(each, placements, strict=True)]

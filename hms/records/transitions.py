@@ -1,4 +1,4 @@
-"""What each record means, said once: for the engine that reads a log and for a store in tables.
+"""What each record means, in one place: for the engine that reads a log and for a store in tables.
 
 A transition decodes its record and tells a `Target` what it changes there. What keeps the state is
 a target: the recovery of the engine (hms/engine/log/recovery.py), which may follow a log that
@@ -33,17 +33,17 @@ Payload = bytes | memoryview
 
 
 class Tables(Protocol):
-    """What a node knows beside messages: definitions, numbers, identity, and what was taken."""
+    """The state of a node beside messages: definitions, numbers, identity, and what was taken."""
 
     def at(self, now_ms: int) -> None:
-        """A record speaks of this time."""
+        """The time that a record names."""
 
     def numbered(self, *, ids_below: int = 0, next_number: int = 0, next_seq: int = 0) -> None:
         """Numbers below these may have been given away: of messages, places, and in the order of
         arrival."""
 
     def identified(self, identity: Identity) -> None:
-        """Which store it is."""
+        """The identity of the store."""
 
     def audited(self, number: int, head: bytes) -> None:
         """How long the audit's chain is, and what its next record continues."""
@@ -52,7 +52,7 @@ class Tables(Protocol):
         """The node booted or stopped."""
 
     def define(self, definition: Definition) -> None:
-        """A place exists, like this; perhaps it was told before."""
+        """A place exists, with this definition; it may be known already."""
 
     def undefine(self, number: int) -> None:
         """A place is gone with all that it holds."""
@@ -61,14 +61,14 @@ class Tables(Protocol):
         """A session's commit took effect."""
 
     def remember(self, content: Memory) -> None:
-        """Sends, commits and branches that were taken, told again."""
+        """Sends, commits and branches that were taken, written again."""
 
 
 class Target(Tables, Protocol):
     """The same with messages. Positions say where bytes lie in the log."""
 
     def apply(self, kind: int, payload: Payload, position: int) -> None:
-        """A record that stands in a group; its payload lies at that position."""
+        """A record of a group; its payload lies at that position."""
 
     def sent(self, record: Sent, position: int) -> None:
         """Messages came; the head of the first one lies at that position."""

@@ -19,7 +19,7 @@ from hms.store.journal.format import (
 
 
 class Backlog:
-    """Where the next record goes, and the records that are not safe yet."""
+    """The position of the next record, and the records that are not synced yet."""
 
     def __init__(
         self, segment_bytes: int, segment: int, next_lsn: int, dictionary: DictionaryMaker
@@ -32,18 +32,18 @@ class Backlog:
         self.segment = segment - 1
         self.last_lsn = next_lsn - 1
         self.appended_bytes = 0
-        """What all records so far take, with those that begin segments."""
+        """Bytes of all records so far, with those that begin segments."""
         self.taken_bytes = 0
-        """What those of them take that were taken."""
+        """Bytes of the records that were taken to be written."""
         self._begin_segment(0)
 
     @property
     def room_bytes(self) -> int:
-        """What is left of the segment that the next record goes to."""
+        """Bytes left in the segment that the next record goes to."""
         return self._end - self._at
 
     def append(self, kind: int, count: int, parts: Parts) -> int:
-        """Put a record in line; the position of its payload. Raises RecordTooLarge."""
+        """Append a record; the position of its payload. Raises RecordTooLarge."""
         assert KIND_END < kind < KIND_SEAL
         assert count >= 1
         length = sum(map(len, parts))
@@ -66,14 +66,14 @@ class Backlog:
             return self.last_lsn + 1
 
     def take(self) -> list[Entry]:
-        """All that waits, in order; what was taken before is safe."""
+        """All records that wait, in order; those taken before are synced."""
         with self._lock:
             taken, self._waiting = self._waiting, []
             self.taken_bytes = self.appended_bytes
             return taken
 
     def _begin_segment(self, size: int) -> None:
-        """Go on in a new segment, unless its dictionary would leave no room for the record."""
+        """Continue in a new segment, unless its dictionary would leave no room for the record."""
         kind, count, parts = self._dictionary()
         length = sum(map(len, parts))
         own = record_bytes(length)

@@ -1,4 +1,4 @@
-"""The mark: what the history's archive says it has of a log, as far as the log believes it."""
+"""The archive's mark: up to where the history's archive has a log, if the mark can be trusted."""
 
 import json
 from contextlib import suppress
@@ -53,7 +53,7 @@ def archived_offset(data: bytes) -> int | None:
 
 
 def _is_other(disk: Disk, info: SegmentInfo, told: Writer) -> bool:
-    """Whether another one wrote what stands before a segment; asked only of marks that say who."""
+    """Whether another author wrote what precedes a segment; asked only of marks that name one."""
     if not told.store:
         return False
     found = opening(disk, info)

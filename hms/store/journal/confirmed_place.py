@@ -48,10 +48,10 @@ class ConfirmedPlace:
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk, self._file = disk, folder / CONFIRMED_NAME
         self.place = NOTHING
-        """What was told last by this object."""
+        """The place that this object wrote last."""
 
     def begin(self) -> None:
-        """A copy from here on: nothing of it may be read until a primary tells."""
+        """Make it a copy: nothing of it may be read until a primary confirms it."""
         with opened(self._disk, self._file, CREATE) as fd:
             is_new = self._disk.size(fd) < _PLACE.size + _CRC.size
         if is_new:
@@ -91,7 +91,7 @@ def begin_place(disk: Disk, folder: Path) -> None:
 
 
 def forget_place(disk: Disk, folder: Path) -> None:
-    """A node that has no replicas any more has the store: all of it may be read."""
+    """The store belongs to a node without replicas: all of it may be read."""
     disk.unlink(folder / CONFIRMED_NAME)
 
 

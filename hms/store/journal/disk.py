@@ -32,7 +32,7 @@ class Identity(Protocol):
 
 
 class Disk(Protocol):
-    """The calls that the journal makes; each raises OSError when the disk refuses."""
+    """The calls that the journal makes; each raises OSError when it fails."""
 
     def make_dir(self, path: Path) -> None:
         """Make a directory and its parents, when it is not there; durable in either case."""
@@ -47,7 +47,7 @@ class Disk(Protocol):
         """Close it; nothing is synced by that."""
 
     def lock(self, fd: int) -> bool:
-        """Take the exclusive lock of an open file, or say at once that another has it."""
+        """Take the exclusive lock of an open file; False when another process has it."""
 
     def size(self, fd: int) -> int:
         """Bytes in an open file."""
@@ -75,13 +75,13 @@ class Disk(Protocol):
         zeros."""
 
     def fdatasync(self, fd: int, /) -> None:
-        """Return when what was written, and the file's size, is safe."""
+        """Return when what was written, and the file's size, is on the disk."""
 
     def fsync(self, fd: int) -> None:
         """Return when the file is safe with all that belongs to it, as after cutting it."""
 
     def fsync_dir(self, path: Path) -> None:
-        """Return when the names in a directory are safe."""
+        """Return when the names in a directory are on the disk."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename; a target that exists is replaced in one step."""
@@ -135,7 +135,7 @@ class RealDisk:
         os.close(fd)
 
     def lock(self, fd: int) -> bool:
-        """Take the exclusive lock of an open file, or say at once that another has it."""
+        """Take the exclusive lock of an open file; False when another process has it."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -183,7 +183,7 @@ class RealDisk:
         os.fsync(fd)
 
     def fsync_dir(self, path: Path) -> None:
-        """Return when the names in a directory are safe."""
+        """Return when the names in a directory are on the disk."""
         fd = with_descriptor(lambda: os.open(path, READ | os.O_DIRECTORY))
         try:
             os.fsync(fd)
@@ -204,7 +204,7 @@ class RealDisk:
 
 
 class PrivateDisk(RealDisk):
-    """The same; what is made is for the node's own user only."""
+    """The same; files and directories are made for the node's own user only."""
 
     FILE_MODE = 0o600
     FOLDER_MODE = 0o700

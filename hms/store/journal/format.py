@@ -64,7 +64,7 @@ assert _RECORD.size == RECORD_HEADER_BYTES
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     version: int
     epoch: int
@@ -77,7 +77,7 @@ class SegmentHeader(NamedTuple):
 
 
 class Author(NamedTuple):
-    """Who writes segments: a node, in a boot of a release of HMS, in a format."""
+    """The author of segments: a node, in a boot of a release of HMS, in a format."""
 
     node_uid: int
     epoch: int
@@ -86,7 +86,7 @@ class Author(NamedTuple):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A record in line for the disk: its segment, first sequence number, payload's length."""
+    """A record that waits for the disk: its segment, first sequence number, payload's length."""
 
     segment: int
     lsn: int
@@ -109,7 +109,7 @@ class RecordHeader(NamedTuple):
 
 
 def record_bytes(length: int) -> int:
-    """What a record with a payload of this length takes."""
+    """Bytes of a record with a payload of this length."""
     return RECORD_HEADER_BYTES + length + -length % 8
 
 

@@ -35,12 +35,12 @@ class Gaps:
     _last_id: int | None = None
 
     def lost(self, what: Lost, file: Path, *, is_needed: bool) -> None:
-        """These sequence numbers are in no record that verifies."""
+        """No record that verifies has these sequence numbers."""
         place = (file, what.offset, what.first_lsn, what.last_lsn, what.records)
         self._open.append(Dropped(*place, is_needed=is_needed, id_before=self._last_id))
 
     def lost_end(self, first_lsn: int, file: Path) -> None:
-        """Everything from here on, however much it was."""
+        """Everything from here on is lost; how much is not known."""
         end = Dropped(file, 0, first_lsn, None, None, is_needed=True, id_before=self._last_id)
         self._open.append(end)
 

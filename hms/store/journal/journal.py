@@ -93,13 +93,13 @@ class Journal:
         self._segment: Segment | None = None
         self._author = Author(node_uid, 0, VERSION, release)
         self.last_lsn = 0
-        """The last sequence number given away, 0 before the first."""
+        """The last sequence number that was assigned, 0 before the first."""
         self.durable_lsn = 0
-        """Everything up to this sequence number is safe."""
+        """Everything up to this sequence number is synced."""
         self.appended_bytes = self.safe_bytes = 0
-        """What all records so far take, and those of them that are safe."""
+        """Bytes of all records so far, and of those that are synced."""
         self.look_bytes = 0
-        """How much may be committed before maintenance is looked at; 0 while space is scarce."""
+        """Bytes that may be committed before maintenance is due; 0 while space is scarce."""
         self._durable_end = 0
         self._failure: str | None = None
         self._is_short = False
@@ -165,7 +165,7 @@ class Journal:
         return self._preallocated.is_due or self._segments.is_due(self.durable_lsn)
 
     def recover(self, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
-        """Every record in order; what a crash tore is cut off at the end."""
+        """Every record in order; what a crash left incomplete at the end is cut off."""
         recovery = self._recovery = Recovery(self._disk, self._path, self._node_uid)
         self._durable_end = sys.maxsize  # whatever is given out here lies on the disk
         records = recovery.records(runs_of)
@@ -185,7 +185,7 @@ class Journal:
 
     @property
     def recovery_bytes(self) -> int:
-        """What recover() reads in all, once it has begun."""
+        """Bytes that recover() reads, once it has begun."""
         found = self._recovery
         if found is None:
             return 0
@@ -215,7 +215,7 @@ class Journal:
         return last + 1 if self._granted is None else self._granted
 
     def append(self, kind: int, count: int, parts: Parts) -> int:
-        """Put a record in line; the position of its payload. Raises RecordTooLarge."""
+        """Append a record; the position of its payload. Raises RecordTooLarge."""
         if self._failure is not None:
             raise self._failed()
         backlog = self._backlog
@@ -291,7 +291,7 @@ class Journal:
 
     @property
     def newest_segment(self) -> int:
-        """The segment that is written now: all before it are safe."""
+        """The segment that is being written: all before it are synced."""
         return self._segment.number if self._segment else 0
 
     def pinned_records(self, segment: int, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
@@ -305,7 +305,7 @@ class Journal:
             raise _unavailable_because(self._path, error) from error
 
     def pin(self, segments: Iterable[int]) -> None:
-        """These hold live messages that records name as they lie; at boot: no others do."""
+        """These segments hold live messages that PINNED records name; at boot: no others do."""
         pinned = set(segments)
         self._segments.pin(pinned)
         if self._backlog is None:
@@ -316,7 +316,7 @@ class Journal:
         self._segments.emptied(segments, self.last_lsn)
 
     def next_to_clean(self, live: LiveData) -> CleaningStep | None:
-        """What is to be cleaned now."""
+        """The segment to be cleaned next, and how."""
         if self._segment is None or self._failure is not None:
             return None
         return self._segments.next_to_clean(live)
@@ -326,7 +326,7 @@ class Journal:
         return self._segments.may_stay(segment, live_bytes)
 
     def expect(self, owed_bytes: int) -> None:
-        """The reserve is to have room for what is owed."""
+        """Make the reserve large enough for the bytes that are owed."""
         self._preallocated.wanted = RESERVE_MIN - (-owed_bytes // self._segment_bytes)
 
     def seal(self) -> int | None:
@@ -344,7 +344,7 @@ class Journal:
         return None if is_ahead else self._backlog.seal()
 
     def growth(self) -> LogGrowth | None:
-        """How the log stands to what it should take."""
+        """The oldest and newest segment, and the bytes beyond what the log should take."""
         return LogGrowth(self._segments.oldest, self.newest_segment, self._segments.excess_bytes)
 
     def finalize(self) -> tuple[int, int] | None:

@@ -104,7 +104,7 @@ class SegmentManager:
         self._written = self._spent = 0
         self._history_bytes = self._history_files = self._given_up = 0
         self.log_bytes = 0
-        """What the log takes, without segments that are clean already."""
+        """Bytes of the log, without segments that are clean already."""
         self.oldest = 0
         """Segments below this number are not needed; a header on the disk says so."""
 
@@ -183,7 +183,7 @@ class SegmentManager:
         return not self._is_too_old(segment) or not self._has_budget()
 
     def _is_too_old(self, segment: int) -> bool:
-        """It holds a past that the history is to have forgotten."""
+        """Whether it is older than the history may keep."""
         age_max_s = self._limits.history_age_s
         if not age_max_s:
             return False
@@ -226,7 +226,7 @@ class SegmentManager:
 
     @property
     def pinned_bytes(self) -> int:
-        """What pinned segments take."""
+        """Bytes of the pinned segments."""
         return sum(list(self._pinned.values()))
 
     @property
@@ -248,7 +248,7 @@ class SegmentManager:
 
     @property
     def _kept_free(self) -> int:
-        """So far from its limit the log is cleaned."""
+        """Distance in bytes from its limit at which the log is cleaned."""
         return max(SEGMENTS_MIN, self._preallocated.wanted + 2) * self._segment_bytes
 
     @property
@@ -274,12 +274,12 @@ class SegmentManager:
         return self._spent <= SPENT_PER_BYTE * others + SEGMENTS_MIN * self._segment_bytes
 
     def spent(self, size: int) -> None:
-        """So many bytes were appended for the sake of cleaning."""
+        """Count bytes that were appended by cleaning."""
         self._spent += size
 
     @property
     def spent_bytes(self) -> int:
-        """What was appended for the sake of cleaning."""
+        """Bytes that were appended by cleaning."""
         return self._spent
 
     def pin(self, segments: Iterable[int]) -> None:
@@ -453,7 +453,7 @@ class SegmentManager:
         return later in segment_numbers(self._disk, self._directory, HISTORY_SUFFIX)
 
     def _is_kept(self, number: int) -> bool:
-        """Whether the history takes a segment: it does not while space is scarce, but for what no
+        """Whether the history keeps a segment: not while space is scarce, except for what no
         archive has yet."""
         if self._limits.is_archive_required:
             return not self._is_scarce or number >= self._archived_below()

@@ -40,7 +40,7 @@ SUFFIXES: Final = (LOG_SUFFIX, PINNED_SUFFIX, HISTORY_SUFFIX)
 _NAME: Final = re.compile(r"(\d{16})(\.log|\.pinned|\.history)")
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 SECTOR_BYTES: Final = 512
-"""A disk writes one in full or not at all."""
+"""Bytes that a disk writes in full or not at all."""
 LSN_MAX: Final = (1 << 64) - 1
 
 
@@ -246,13 +246,13 @@ class Walk:
         return header
 
     def is_at_seal(self) -> bool:
-        """Here a segment ends whose successor was safe."""
+        """Whether a segment ends here whose successor was synced."""
         view, at = self._view(RECORD_HEADER_BYTES)
         header = unpack_record_header(view, at, self._salt)
         return header is not None and header.kind == KIND_SEAL and header.lsn == self.lsn
 
     def is_at_torn_seal(self) -> bool:
-        """Here a seal was written in part, and nothing behind it."""
+        """Whether a seal was written here in part, and nothing behind it."""
         data = self._disk.pread(self._fd, RECORD_HEADER_BYTES, self.at)
         seal = pack_seal(self.lsn, self._salt)
         if any(byte not in (0, wanted) for byte, wanted in zip(data, seal, strict=False)):
@@ -260,12 +260,12 @@ class Walk:
         return last_written(self._disk, self._fd, self.at) <= self.at + RECORD_HEADER_BYTES
 
     def is_at_zeros(self) -> bool:
-        """Nothing was written here."""
+        """Whether nothing was written here."""
         view, at = self._view(RECORD_HEADER_BYTES)
         return not any(view[at : at + RECORD_HEADER_BYTES])
 
     def is_at_end(self) -> bool:
-        """Nothing was written here, nor behind it."""
+        """Whether nothing was written here or behind it."""
         return last_written(self._disk, self._fd, self.at) == self.at
 
     def is_torn(self) -> bool:

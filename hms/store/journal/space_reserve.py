@@ -26,7 +26,7 @@ class Reserve:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of files."""
         return len(self.numbers)
 
     def look(self) -> None:
@@ -66,12 +66,12 @@ class Reserve:
         self.numbers.append(number)
 
     def give(self, path: Path) -> None:
-        """A file goes where it is needed."""
+        """Move a file to where it is needed."""
         self._disk.rename(self._file(self.numbers[-1]), path)
         self.numbers.pop()
 
     def drop(self) -> None:
-        """A file is not needed any more."""
+        """Remove a file that is no longer needed."""
         self._disk.unlink(self._file(self.numbers[-1]))
         self.numbers.pop()
 
