@@ -132,18 +132,40 @@ class ReadyQueue:
         gone = self._gone
         gone.add(message.seq)
         self._gone_bytes += len(message.payload)
+        self._trim(self._levels[message.priority])
         if (
             len(gone) > count + _GONE_MAX
             or self._gone_bytes > _GONE_BYTES_MAX + _BYTES_PER_WAITING * count
         ):
-            self._replace([e for e in self._back if e[-1].seq not in gone])
-            for i, level in enumerate(self._levels):
-                if level:
-                    self._levels[i] = deque(m for m in level if m.seq not in gone)
-            for later in self._later.values():
-                later.sweep(gone)
-            gone.clear()
-            self._gone_bytes = 0
+            self._sweep()
+
+    def _trim(self, level: deque[StoredMessage]) -> None:
+        """What is gone leaves the front: of messages that expire in their order nothing is ever
+        swept. Of 1,000,000 that was one tick of 59 ms."""
+        gone, back = self._gone, self._back
+        while level and level[0].seq in gone:
+            self._forget(level.popleft())
+        while back.chunks and back.chunks[0][0][-2] in gone:
+            entry = back.pop()
+            self._forget(entry[-1])
+            if self.sort is not None:
+                self.on_memory(-entry_bytes(entry))
+
+    def _forget(self, message: StoredMessage) -> None:
+        self._gone.discard(message.seq)
+        self._gone_bytes -= len(message.payload)
+
+    def _sweep(self) -> None:
+        """What is gone leaves."""
+        gone = self._gone
+        self._replace([e for e in self._back if e[-2] not in gone])
+        for i, level in enumerate(self._levels):
+            if level:
+                self._levels[i] = deque([m for m in level if m.seq not in gone])
+        for later in self._later.values():
+            later.sweep(gone)
+        gone.clear()
+        self._gone_bytes = 0
 
     def has_left(self, message: StoredMessage) -> None:
         """It was popped, and then noted as skipped."""

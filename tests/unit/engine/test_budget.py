@@ -10,7 +10,9 @@ import pytest
 from hms.engine import engine
 from hms.engine.admin import status_view
 from hms.engine.flow import blocked_sends
-from hms.engine.queue import dispatch, purge_slices
+from hms.engine.groups.message_sort import SortSettings
+from hms.engine.queue import dispatch, purge_slices, ready_queue
+from hms.engine.settings import DestinationSettings
 from hms.engine.topic import asking, publication_run, spreading
 from hms.errors.catalogue import ConsumerLimit
 from hms.server import broker
@@ -609,3 +611,34 @@ def test_selectors_that_are_not_alike_are_learned_in_slices_and_once(
     few, many = publishing(100), publishing(300)
 
     assert many <= few + 200 * CALLS_PER_SUBSCRIPTION
+
+
+@pytest.mark.parametrize("name", ["work", "sorted"])
+def test_what_expires_in_its_order_leaves_nothing_to_sweep(tmp_path, monkeypatch, name):
+    """All that stood there was swept when half of it had expired: of 1,000,000 that was a tick of
+    59 ms."""
+    swept = []
+    sweep = ready_queue.ReadyQueue._sweep
+    monkeypatch.setattr(ready_queue.ReadyQueue, "_sweep", lambda s: swept.append(0) or sweep(s))
+    monkeypatch.setattr(ready_queue, "_GONE_MAX", 16)
+    own = DestinationSettings("queue", "sorted", sort=SortSettings("n"))
+    node = Node(tmp_path, destinations=(DestinationSettings("queue", "work"), own))
+    peer = Peer(node, 1)
+    producer = largest.fill(peer, name, 0)
+    row = ROW.pack(0, 0, 1000, 0, 4, 0, 0, 0)
+    peer.ask(*largest.send(producer, 1, 1024, row * 1024))
+    line = node.engine.state.queues[name].line
+    taken = line.take(200, 1 << 20, 0, [])
+    for message in taken:
+        line.put_back(message, 1, 0)
+    assert line.waiting_count == 1024
+
+    monkeypatch.setattr(engine, "EXPIRED_AT_ONCE", 100)
+    node.now_ms += 2000
+    node.broker._tick()
+    while node.engine.is_behind:
+        node.broker._tick()
+
+    assert not line.waiting_count
+    assert not swept
+    assert not line._standing._gone
