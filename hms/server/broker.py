@@ -335,14 +335,16 @@ class Broker:
 
     def _apply(self, peer: Hashable, commands: list[Command], *, is_last: bool) -> int:
         """Apply a portion of a batch; how many of its commands are done."""
-        are_settled, engine, draining = True, self.engine, self.draining
-        done = 0
+        are_settled, is_any_new, done = True, False, 0
+        engine, draining = self.engine, self.draining
         for envelope, _, _ in commands:
-            are_settled = are_settled and envelope.kind is Kind.SETTLE
+            kind = envelope.kind
+            are_settled = are_settled and kind is Kind.SETTLE
+            is_any_new = is_any_new or kind is Kind.SEND or kind is Kind.SCHEDULE
         verdicts, refused = self._verdicts, None
         if peer in verdicts:
             refused = verdicts.pop(peer)
-        elif not are_settled:
+        elif is_any_new:  # others are taken on a full disk, too
             refused = self._store.sends_refused()
 
         def change(fx: Effects, now_ms: int) -> None:

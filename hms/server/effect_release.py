@@ -86,7 +86,8 @@ class EffectRelease:
         not overtake one another."""
         if not fx.out:
             return False
-        if not (len(fx.records) > fx.unawaited or fx.must_wait or self._is_behind(fx.out)):
+        is_behind = bool(self._held) and self._is_behind(fx.out)
+        if not (len(fx.records) > fx.unawaited or fx.must_wait or is_behind):
             self._at_once.append(fx.out)
             return False
         if self._released == self._added:
@@ -102,7 +103,7 @@ class EffectRelease:
 
     def _is_behind(self, effects: list[Any]) -> bool:
         held, released = self._held, self._released
-        return bool(held) and any(
+        return any(
             held.get(e.connection, 0) > released
             for e in effects
             if not isinstance(e, ToPeer | PromptReply)
