@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.effort import tries
+
 # A machine under load is slow, not wrong: no clock decides, neither per example nor for a strategy.
-_COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+_COMMON = settings(
+    max_examples=tries(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
 settings.register_profile("default", _COMMON)
 settings.register_profile("ci", _COMMON, derandomize=True)
 settings.register_profile("long", _COMMON, max_examples=2_000)

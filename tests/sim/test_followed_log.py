@@ -17,10 +17,11 @@ from hms.engine.log.recovery import Recovery
 from hms.engine.session.transactions import open_works
 from hms.store.journal import Journal
 from tests.sim.random_commands import SETTINGS, World
+from tests.support.effort import tries
 from tests.support.followed import disagreements
 from tests.support.spreads import all_arrived, tiny_spreads
 
-RUNS = int(os.environ.get("HMS_FOLLOW_RUNS", "3"))
+RUNS = int(os.environ.get("HMS_FOLLOW_RUNS", max(2, tries(3))))
 RUNS_MAX = 20
 
 

@@ -3,7 +3,7 @@ as up arrives, in order, or both begin anew and it is said again."""
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hms.engine.cluster.members import Hello, Incarnation, Members, PeerState, Presence
@@ -101,7 +101,6 @@ def settle(sides):
                 side.deliver(other, 0)
 
 
-@settings(max_examples=100)
 @given(st.lists(STEPS, max_size=80))
 def test_what_was_said_to_a_node_that_is_up_is_there_or_said_again(steps):
     """An interest or an offer that was lost in silence would be missed for ever."""

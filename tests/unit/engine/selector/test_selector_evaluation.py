@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hms.engine.selector import KEPT_LIMITS, Selector
 from hms.engine.selector.like import compile_like
 from hms.errors.catalogue import SelectorSyntaxError
+from tests.support.effort import tries
 
 ROW = {
     "i": 10,
@@ -357,7 +358,7 @@ def test_an_escape_that_escapes_nothing_is_refused(pattern, escape):
 _LETTERS = st.text("ab", max_size=12)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tries(400))
 @given(st.text("ab_%", max_size=8), _LETTERS)
 @example("%a_b_b%", "aababbabbb")
 @example("%ab%b", "ab")

@@ -203,7 +203,7 @@ def database():
     connection.close()
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(text=_SQL_CONDITIONS, row=_SQL_ROWS)
 def test_a_selector_answers_what_sqlite_answers(database, text, row):
     """JMS took its conditions from SQL-92; precedence, NULL and division are SQLite's too."""
@@ -242,7 +242,7 @@ def answer_or_refuse(text):
     assert error is None or (0 <= error.position <= len(text) and "expected" in error.detail)
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.text())
 @example("'" * 8192)
 @example("\ud800")
@@ -252,14 +252,13 @@ def test_any_text_is_a_selector_or_a_syntax_error(text):
     answer_or_refuse(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.lists(_PIECES, max_size=20).map("".join))
 def test_any_pieces_of_a_selector_are_one_or_a_syntax_error(text):
     """Random letters never get past the lexer; pieces do."""
     answer_or_refuse(text)
 
 
-@settings(max_examples=100)
 @given(_PIECES, st.integers(1, 4096))
 def test_any_piece_repeated_is_a_selector_or_a_syntax_error(piece, times):
     """Depth and number are what breaks parsers that are right otherwise."""
