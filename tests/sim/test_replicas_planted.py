@@ -7,20 +7,21 @@ from tests.sim.replicas.world import World
 
 RUNS_MAX = 40
 LIKELY = {
-    ("gap_taken_for_whole", 2): 57,
-    ("gone_back_counted", 2): 4,
-    ("tail_cut_for_good", 2): 3,
-    ("changed_without_version", 2): 8,
+    ("gap_taken_for_whole", 2): 30,
+    ("gone_back_counted", 2): 14,
+    ("tail_cut_for_good", 2): 2,
+    ("changed_without_version", 2): 3,
+    ("unconfirmed_shown", 2): 3,
     ("copy_counted_twice", 5): 3,
     ("damage_taken_for_torn", 3): 5,
-    ("longest_segment_adopted", 3): 5,
+    ("longest_segment_adopted", 3): 2,
     ("one_admitted_at_a_time", 3): 139,
     ("shrunk_below_copies_min", 3): 5,
     ("one_promise_too_few", 3): 5,
     ("promise_answered_before_durable", 3): 5,
-    ("shorter_tail_adopted", 3): 11,
-    ("shrunk_to_copies_that_lack_older_epochs", 5): 6,
-    ("stranger_promises", 3): 12,
+    ("shorter_tail_adopted", 3): 4,
+    ("shrunk_to_copies_that_lack_older_epochs", 5): 9,
+    ("stranger_promises", 3): 6,
 }
 """Seeds that found a rarer one when this was written: they are tried first, to save time."""
 GROUPS = {2: PLANTS, 3: PLANTS_OF_THREE, 5: PLANTS_OF_FIVE}
