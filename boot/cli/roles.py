@@ -7,6 +7,7 @@ from hms.boot.cli.policy import diff, export, reload
 from hms.boot.cli.security_target import DRY_RUN, apply, document_of, path_of
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
+from hms.boot.counts import counted
 from hms.boot.security_file import load_security
 from hms.engine.security import BUILT_IN, Policy, Rights, Unacceptable, read_permission
 from hms.engine.security.roles import Role
@@ -159,7 +160,7 @@ def check_file(target: Target) -> None:
             click.echo(fault, err=True)
         click.get_current_context().exit(1)
     counts = {"users": len(document.user), "roles": len(document.role), "version": document.version}
-    said = ", ".join(f"{count} {what}" for what, count in counts.items() if what != "version")
+    said = f"{counted(len(document.user), 'user')}, {counted(len(document.role), 'role')}"
     if not may_secure(document):
         said += "; nobody may change users and roles but by this file"
     target.say(f"{path} is good: version {document.version}, {said}", counts)
