@@ -228,6 +228,8 @@ def _won(
             socket.close()
             raise
         if isinstance(outcome, Lead):
+            if len(outcome.by) > 1:  # those who promised were heard just now
+                won.silent_since_s = now_s()
             return won, socket, group
 
 

@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 
 import hms
+from hms.boot import replicating
 from hms.boot.replicating import _state
 from hms.errors.catalogue import (
     ArbiterWentBack,
@@ -26,7 +27,7 @@ from hms.server.replicas.catching_up import plan, resumes_at
 from hms.server.replicas.confirmation import Confirmation, Limits
 from hms.server.replicas.copy_state import CopyState, begin_copy, write_state
 from hms.server.replicas.damage import Damage, note_damages, read_damages
-from hms.server.replicas.follower import Follower
+from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.frames import (
     FORMAT,
     Aside,
@@ -40,7 +41,7 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
-from hms.server.replicas.link import Group, Held, Listening, Peer
+from hms.server.replicas.link import Group, Held, Listening, Peer, now_s
 from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.server.replicas.scrubbing import Scrubbing
@@ -727,6 +728,55 @@ def test_the_address_of_a_copy_that_follows_is_kept_for_it():
     with socket.create_connection(("127.0.0.1", port), timeout=10):
         leads.close()
     held.close()
+
+
+@pytest.fixture
+def campaigns(monkeypatch, tmp_path):
+    """Campaigns of b, each won; by: who promises, binds: what its socket does at each."""
+
+    def run(by, binds):
+        resigned, given = [], [lambda one=one: one for one in binds]
+        one = copy()
+        monkeypatch.setattr(replicating, "Listening", lambda _group: raised(given.pop(0)()))
+        candidate = SimpleNamespace(
+            promises=SimpleNamespace(needed=len(by)), run=lambda _pauses: Lead(by)
+        )
+        monkeypatch.setattr(replicating, "Candidate", lambda *_: candidate)
+
+        def follows():
+            one.won(Configuration(6, LOG, 4 + len(resigned), "b", 8, MEMBERS), 100)
+            return Won(None, float("-inf"))
+
+        arbiter = SimpleNamespace(resign=lambda: resigned.append("b"))
+        follower = SimpleNamespace(run=follows)
+        group = Group("n", "b", {}, 5.0, Limits())
+        about = SimpleNamespace(store=tmp_path), arbiter, one, follower
+        won, _, _ = replicating._won(group, dict, *about, lambda _: None, lambda: None)
+        return won, resigned
+
+    return run
+
+
+def raised(what):
+    if isinstance(what, BaseException):
+        raise what
+    return what
+
+
+def test_a_copy_that_promised_just_now_is_not_silent(campaigns):
+    """With copies_min = 1 the next primary left it out, and confirmed alone until it joined."""
+    assert campaigns(("b",), ["socket"])[0].silent_since_s == float("-inf")
+    assert now_s() - campaigns(("b", "c"), ["socket"])[0].silent_since_s < 60
+
+
+def test_one_that_cannot_listen_gives_the_lease_back_and_follows(campaigns):
+    """Its process ended; now another one may lead, or this one when it has its address."""
+    taken = ReplicaAddressInUse(address="tcp://127.0.0.1:9", detail="Address already in use")
+
+    won, resigned = campaigns(("b",), [taken, "socket"])
+
+    assert resigned == ["b"]
+    assert won is not None
 
 
 def test_the_status_reads_no_disk(tmp_path):
