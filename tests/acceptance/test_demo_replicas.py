@@ -17,6 +17,7 @@ IS_FULL = os.environ.get("HMS_HA") == "full"
 
 
 @pytest.mark.skipif(not IS_FULL, reason="HMS_HA=full: it takes 20 s and more")
+@pytest.mark.timeout(600)
 def test_the_books_balance_after_the_machine_that_led_was_killed(capsys):
     """Nothing lost, nothing twice, and all three copies count again (must show 10)."""
     code = run(3, days=DAYS)
