@@ -45,7 +45,7 @@ def _is_away(subscription: Subscription) -> bool:
 
 
 class StatusPass:
-    """What an operator is told of a node."""
+    """The status of a node."""
 
     def __init__(self, state: State) -> None:
         self._state = state
