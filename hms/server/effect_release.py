@@ -86,8 +86,8 @@ class EffectRelease:
         not overtake one another."""
         if not fx.out:
             return False
-        is_behind = bool(self._held) and self._is_behind(fx.out)
-        if not (len(fx.records) > fx.unawaited or fx.must_wait or is_behind):
+        must_wait = len(fx.records) > fx.unawaited or fx.must_wait
+        if not (must_wait or (self._held and self._is_behind(fx.out))):
             self._at_once.append(fx.out)
             return False
         if self._released == self._added:
