@@ -23,7 +23,8 @@ from hms.testing import node
 from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, bank
 from tests.support.waiting import drained, wait_until
 
-CHAOS_S = sized("HMS_BANK_S", 20)
+CHAOS_S = sized("HMS_BANK_S", 10)
+KILLS_EACH_MIN = 2
 ORDERS_AT_ONCE = sized("HMS_BANK_ORDERS", 200)
 SEED = sized("HMS_BANK_SEED", 1)
 INTERVAL_S = 1
@@ -62,11 +63,11 @@ class Chaos:
         until_s, pause = time.monotonic() + seconds, threading.Event()
         kinds = [self.node, self.recovery, self.server, self.killed_client]
         kinds += [self.postgres, self.mariadb]
-        while time.monotonic() < until_s:
-            pause.wait(self._random.uniform(0.2, 1.0))
-            kind = self._random.choice(kinds)
-            kind()
-            self.killed[kind.__name__] += 1
+        while self.killed.total() < KILLS_EACH_MIN * len(kinds) or time.monotonic() < until_s:
+            for kind in self._random.sample(kinds, len(kinds)):
+                pause.wait(self._random.uniform(0.2, 1.0))
+                kind()
+                self.killed[kind.__name__] += 1
 
     def node(self):
         self._started.kill()
