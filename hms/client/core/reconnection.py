@@ -4,13 +4,17 @@ from collections.abc import Sequence
 
 _EARLY_S = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
 """The first pauses: a node that was only booted anew is found soon."""
+_NEXT_S = 0.1
+"""Until the next address of a round: with three copies of a log one of them leads."""
 MEMBERS_AFTER_S = 30.0
 
 
 class Attempts:
-    """The attempts to connect, first or again: over the addresses in turn, more and more slowly.
+    """The attempts to connect, first or again: round by round over the addresses, more and more
+    slowly.
 
-    interval_s: the longest pause; period_s: give up after so many seconds, 0 for never.
+    interval_s: the longest pause, between two rounds; period_s: give up after so many seconds, 0
+    for never.
     """
 
     def __init__(self, addresses: Sequence[str], interval_s: float, period_s: float) -> None:
@@ -39,13 +43,15 @@ class Attempts:
         self._replicas = tuple(one for one in replicas if one not in self._given)
         self._take((*self._given, *self._replicas))
 
-    def go_to(self, addresses: Sequence[str]) -> None:
-        """A replica that follows names its primary's addresses: one that is known is next. In one
-        round only once, so that none is passed over while the primary that it names is gone."""
+    def go_to(self, addresses: Sequence[str], now: float) -> None:
+        """A replica that follows names its primary's addresses: one that is known is next, and
+        soon. In one round only once, so that none is passed over while the primary that it names
+        is gone."""
         wanted = [one for one in addresses if one in self._addresses]
         if wanted and self._failed >= self._goes_at:
             self._goes_at = self._failed + len(self._addresses)
             self._turn = self._addresses.index(wanted[0])
+            self.due_by(now + _NEXT_S)
 
     def _take(self, addresses: tuple[str, ...]) -> None:
         """Those from now on; the next one stays the next one."""
@@ -69,8 +75,11 @@ class Attempts:
         self._failed += 1
         if self._members and now - self._begun_at >= MEMBERS_AFTER_S:
             self._take((*self._given, *self._replicas, *self._members))
-        early = _EARLY_S[min(self._failed, len(_EARLY_S) - 1)]
-        pause = self._interval_s if self._failed >= len(_EARLY_S) else early
+        rounds, tried = divmod(self._failed, len(self._addresses))
+        if tried:
+            pause = _NEXT_S
+        else:
+            pause = _EARLY_S[rounds] if rounds < len(_EARLY_S) else self._interval_s
         self.due_at = now + min(pause, self._interval_s)
 
     def due_by(self, at: float) -> None:

@@ -197,18 +197,18 @@ class TransportLoop:
             self.attempts.learn(() if self._is_server else self.link.members)
             self.attempts.learn_replicas(() if self._is_server else self.link.replicas)
             self.attempts.begin(now)
-            self._follow(error)
+            self._follow(error, now)
             link.looks_until = now + self._looks_s if len(self.addresses) > 1 else 0.0
         else:
             self.attempts.failed(now)
-            self._follow(error)
+            self._follow(error, now)
             if link.is_looking:
                 self.attempts.due_by(now + LOOK_PAUSE_S)
         if is_final or (was_up and not isinstance(error, NotPrimary)):
             link.report(error)
         self._shell.come_by(0.0)
 
-    def _follow(self, error: HmsError) -> None:
+    def _follow(self, error: HmsError, now: float) -> None:
         """A replica that follows says who leads. A client that knows replicas goes to those only:
         before the first WELCOME a replica that was given is believed. What one says of an epoch
         that is over is not followed."""
@@ -219,7 +219,7 @@ class TransportLoop:
         addresses = str(error.fields["addresses"]).split()
         if self.link.welcome is None:
             self.attempts.learn_replicas(addresses)
-        self.attempts.go_to(addresses)
+        self.attempts.go_to(addresses, now)
 
     def note_refusal(self, *, is_it: bool) -> None:
         """Whether nothing listens where the last attempt went."""

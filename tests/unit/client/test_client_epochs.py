@@ -106,7 +106,7 @@ def test_a_replica_that_names_a_dead_primary_keeps_nobody_from_the_third():
     for at in range(5):
         attempts.failed(float(at))
         if tried[-1] == "b":
-            attempts.go_to(["elsewhere", "a"])
+            attempts.go_to(["elsewhere", "a"], float(at))
         tried.append(attempts.address)
 
     assert tried == ["a", "b", "a", "b", "c", "a"]

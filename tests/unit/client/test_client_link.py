@@ -177,8 +177,32 @@ def test_attempts_go_over_all_addresses_more_and_more_slowly():
         pauses.append(attempts.due_at)
 
     assert tried == list("abababab")
-    assert pauses == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
+    assert pauses == [0.1, 0.1, 0.1, 0.2, 0.1, 0.5, 0.1, 1.0]
     assert not attempts.is_over(1e9)
+
+
+def test_a_round_over_three_replicas_takes_no_longer_than_one_address():
+    """The one that leads now was tried after 15 s: each of the others was waited for in turn."""
+    attempts = Attempts(["a", "b", "c"], interval_s=5, period_s=0)
+    attempts.begin(0.0)
+    now, rounds = 0.0, []
+    for _ in range(8):
+        begun = now
+        for _ in range(3):
+            attempts.failed(now)
+            now = attempts.due_at
+        rounds.append(round(now - begun, 1))
+    assert rounds == [0.3, 0.4, 0.7, 1.2, 2.2, 5.2, 5.2, 5.2]
+
+    attempts.go_to(["b"], now)
+
+    assert (attempts.address, attempts.due_at) == ("b", now)
+    attempts.failed(now)
+    attempts.failed(now)
+    attempts.failed(now)
+    assert attempts.due_at == now + 5
+    attempts.go_to(["b"], now)
+    assert attempts.due_at == now + 0.1
 
 
 def test_attempts_end_with_their_period():
