@@ -149,6 +149,10 @@ def others_work(node):
             future.result(WAIT_S)
         wire.cut_client()
         wait_until(lambda: not connection.is_connected, WAIT_S)
+    with hms.connect(node.address) as operator:  # until the node has closed them all
+        wait_until(
+            lambda: operator.administer("queue.show", {"name": "other"})["producers"] == 0, WAIT_S
+        )
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
