@@ -3,6 +3,8 @@
 A long form restores as often as the environment says:
 
     HMS_RESTORES=20 scripts/test tests/acceptance/operations/test_backups.py
+
+What each restored store must hold is computed twice: by the log's own reader, and by Spark.
 """
 
 import errno
@@ -24,6 +26,7 @@ from hms.history.backups import backup_chain, backup_creation
 from hms.history.backups.backup_chain import backups_in, recovered, verify
 from hms.history.backups.backup_manifest import read_manifest
 from hms.history.backups.backup_restoration import restore
+from hms.history.events import COLUMNS
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
 from tests.support.waiting import wait_until
@@ -121,6 +124,44 @@ def books_at(store, lsn):
     return waiting
 
 
+def books_by_spark(rows, moments):
+    """The same as books_at for each moment, out of a DataFrame of the whole history: in one go."""
+    from pyspark.sql import functions
+
+    col = functions.col
+    known = functions.when(col("event").isin(*COMES), 1).when(col("event").isin(*GOES), -1)
+    wanted = rows.sparkSession.createDataFrame([(lsn,) for lsn in set(moments)], "moment bigint")
+    left = (
+        rows.where(col("destination").isin("orders", "late"))
+        .withColumn("step", known)
+        .where(col("step").isNotNull())
+        .join(functions.broadcast(wanted), col("offset") <= col("moment"))
+        .groupBy("moment", "destination", "message_id")
+        .agg(functions.sum("step").alias("there"))
+        .where(col("there") != 0)
+        .collect()
+    )
+    books = {lsn: {"orders": set(), "late": set()} for lsn in moments}
+    for row in left:
+        assert row["there"] == 1, row
+        books[row["moment"]][row["destination"]].add(row["message_id"])
+    return books
+
+
+@pytest.fixture(scope="module")
+def history(made):
+    """The history of the node that was backed up, in Spark."""
+    from hms.history.spark import session
+
+    _, folder, _, _ = made
+    spark = session("hms-backups")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    names = ", ".join(f"{name} {COLUMNS[name]}" for name in NODE_UID_COLUMNS)
+    frame = spark.read.format("hms").schema(names).load(str(folder / "store"))
+    yield frame
+    spark.stop()
+
+
 def books_of(folder, node_uid):
     """The same of a store, recovered."""
     state = recovered(folder, node_uid, CronCalendar()).state
@@ -188,20 +229,26 @@ def test_backups_are_listed_and_verified(made):
         assert counts == {name: len(ids) for name, ids in books.items()}
 
 
-def test_a_store_restored_at_any_moment_has_what_the_log_says(made, tmp_path):
-    """At random sequence numbers; no id that was given is given again."""
+@pytest.mark.timeout(600 + 30 * RESTORES)
+def test_a_store_restored_at_any_moment_has_what_the_log_says(made, history, tmp_path):
+    """At random sequence numbers, where Spark says so too; no id that was
+    given is given again."""
     _, folder, traffic, _ = made
     full, *_, last = backups_in(folder / "kept")
     first_lsn, end_lsn = read_manifest(full).until_lsn - 1, read_manifest(last).until_lsn - 1
     chosen = random.Random(SEED)
     moments = [first_lsn, end_lsn, *(chosen.randint(first_lsn, end_lsn) for _ in range(RESTORES))]
+    found = {}
     for at, lsn in enumerate(moments):
         done = restore(last, tmp_path / f"new{at}", CronCalendar(), until_lsn=lsn)
 
         uid = read_manifest(last).node_uid
-        assert books_of(tmp_path / f"new{at}", uid) == books_at(folder / "store", done.lsn), SEED
+        books = books_of(tmp_path / f"new{at}", uid)
+        assert books == books_at(folder / "store", done.lsn), SEED
+        found[done.lsn] = books
         assert lsn - 1024 < done.lsn <= lsn
         assert done.first_id > int(max(traffic.ids), 16) + (1 << 31)
+    assert found == books_by_spark(history, [*found]), SEED
 
 
 def test_a_node_goes_on_with_a_restored_store_and_says_what_comes_again(made, tmp_path):
