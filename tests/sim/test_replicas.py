@@ -70,6 +70,11 @@ def test_what_once_kept_a_group_from_going_on_does_not():
     assert World(9001, 3).run(6000) == []
 
 
+def test_a_segment_that_was_never_sealed_is_whole_before_the_next_one_begins():
+    """Of one that a crash left without a seal, the last record stands where a seal would."""
+    assert World(38).run(6000) == []
+
+
 @pytest.mark.parametrize("copies", [2, 3])
 def test_a_log_that_is_read_for_longer_than_a_lease_is_no_reason_to_take_over(copies):
     """Else the next one would read it as long, and so on."""

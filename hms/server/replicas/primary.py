@@ -64,7 +64,13 @@ from hms.server.replicas.promises import promises_needed
 from hms.store.files import is_whole_file
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import READ, Disk
-from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from hms.store.journal.format import (
+    KIND_SEAL,
+    RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    unpack_record_header,
+    unpack_segment_header,
+)
 from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
@@ -855,7 +861,7 @@ class Primary:
                     if number != self._current:  # first: what follows may come, and a crash
                         self._tell(link, Cut(number, link.end))
                 link.end = max(link.end, self._ends.get(number, 0))
-                size = min(BYTES_MAX, self._sends_up_to(link, number) - link.at)
+                size = min(BYTES_MAX, self._sends_up_to(link, number, fd) - link.at)
                 data = self._disk.pread(fd, size, link.at)
         except FileNotFoundError:
             return  # it has another name by now
@@ -885,12 +891,12 @@ class Primary:
             link.past.popleft()
             link.past_at = 0
 
-    def _sends_up_to(self, link: _Link, number: int) -> int:
+    def _sends_up_to(self, link: _Link, number: int, fd: int) -> int:
         """The end, or where the seal stands: that goes when the next segment has begun, as in the
         log. A seal says that there is one, and a copy may have to take over at any moment."""
         assert link.at is not None
         seal_at = link.end - RECORD_HEADER_BYTES
-        if number == self._current or link.at > seal_at:
+        if number == self._current or link.at > seal_at or not self._is_seal(fd, number, seal_at):
             return link.end
         if link.at < seal_at:
             return seal_at
@@ -899,6 +905,14 @@ class Primary:
             header, size = self._headers[number + 1]
             self._tell(link, Segment(0, number + 1, size, following.suffix), header)
         return link.end
+
+    def _is_seal(self, fd: int, number: int, at: int) -> bool:
+        """A crash may have left the segment without one: then its last record stands there."""
+        header = unpack_segment_header(self._headers[number][0])
+        assert header is not None
+        data = memoryview(self._disk.pread(fd, RECORD_HEADER_BYTES, at))
+        found = unpack_record_header(data, 0, header.salt)
+        return found is not None and found.kind == KIND_SEAL
 
     def _begin_anew(self, link: _Link) -> None:
         """Have it join again."""
