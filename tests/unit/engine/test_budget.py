@@ -536,7 +536,7 @@ def test_a_page_beside_messages_of_groups_costs_what_it_shows(tmp_path, way, gro
         line = node.engine.state.queues["work"].line
         middle = next(m.seq for n, m in enumerate(line.in_order()) if n == count // 2)
         peer.request(wire.OpenConsumer(7, 1, "queue", "work", 10))
-        assert line.tracks.waiting_count == count - 10
+        assert line.groups.waiting_count == count - 10
         listed = {"place": "queue:work", "limit": 10, "after": middle}
         asked = {
             "browse": wire.Browse("work", count_max=10),
@@ -641,4 +641,4 @@ def test_what_expires_in_its_order_leaves_nothing_to_sweep(tmp_path, monkeypatch
 
     assert not line.waiting_count
     assert not swept
-    assert not line._standing._gone
+    assert not line._ready._gone

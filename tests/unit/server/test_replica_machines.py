@@ -41,7 +41,7 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
-from hms.server.replicas.link import Group, Held, Listening, Peer, now_s
+from hms.server.replicas.link import Group, Held, Peer, PrimarySocket, now_s
 from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.server.replicas.scrubbing import Scrubbing
@@ -723,7 +723,7 @@ def test_the_address_of_a_copy_that_follows_is_kept_for_it():
     with socket.socket() as thief, pytest.raises(OSError, match="in use"):
         thief.bind(("127.0.0.1", port))
 
-    leads = Listening(group)
+    leads = PrimarySocket(group)
 
     with socket.create_connection(("127.0.0.1", port), timeout=10):
         leads.close()
@@ -737,7 +737,7 @@ def campaigns(monkeypatch, tmp_path):
     def run(by, binds):
         resigned, given = [], [lambda one=one: one for one in binds]
         one = copy()
-        monkeypatch.setattr(replicating, "Listening", lambda _group: raised(given.pop(0)()))
+        monkeypatch.setattr(replicating, "PrimarySocket", lambda _group: raised(given.pop(0)()))
         candidate = SimpleNamespace(
             promises=SimpleNamespace(needed=len(by)), run=lambda _pauses: Lead(by)
         )

@@ -202,12 +202,12 @@ def test_it_ends_a_minute_after_the_take_over_if_its_owner_does_not_come(kept):
     assert (mine in state.queues, theirs in state.queues) == (True, False)
     assert state.waiting_bytes == 0
     kept.run(lambda fx: kept.engine.close_connection(1, kept.now_ms, fx, is_final=True))
-    before = EngineRig().engine.state.definitions_bytes
+    before = EngineRig().engine.state.shares.definitions.used
     for _ in range(2):
         state = kept.engine.state
         assert not {mine, theirs}.intersection(state.queues)
         assert topic not in state.topics
-        assert state.definitions_bytes == before
+        assert state.shares.definitions.used == before
         kept.start()
 
 
