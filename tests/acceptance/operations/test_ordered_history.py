@@ -14,7 +14,7 @@ from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
 from hms.records.audit import breaks_of
 from tests.support.secured import document, secured_node
-from tests.support.store_place import until
+from tests.support.waiting import wait_until
 
 COLUMNS = ("event", "cause", "operation", "destination", "message_id")
 QUEUES = {"orders": {"redelivery_limit": 1}, "late": {}, "more": {}}
@@ -141,7 +141,9 @@ def test_what_follows_when_a_body_was_read_names_the_order_too(node):
         assert connection.administer("metrics.show")["paged_messages"] > 0
         moved = connection.admin.messages("queue:orders").everything().move(to="late")
         assert moved.count == 1600
-        until(lambda: connection.administer("queue.show", {"name": "late"})["waiting"] == 1600, 60)
+        wait_until(
+            lambda: connection.administer("queue.show", {"name": "late"})["waiting"] == 1600, 60
+        )
     node.stop()
     rows, orders = rows_of(node.store), orders_of(node.store)
     done = sum((rows[number] for number in orders["message.move"]), Counter())
