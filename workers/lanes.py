@@ -23,7 +23,7 @@ ready has woken one, and a worker lies down only when no lane is ready.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from hms.workers.sleepers import Sleepers
@@ -68,6 +68,8 @@ class LanePool:
         self._lane_max = lane_max
         self._lanes: dict[Hashable, deque[Any]] = {}
         """What waits in the lanes that are ready, running or parked."""
+        self.busy: Mapping[Hashable, object] = self._lanes
+        """Those lanes."""
         self._ready: deque[Hashable] = deque()
         self._late: deque[Hashable] = deque()
         self._is_late: set[Hashable] = set()

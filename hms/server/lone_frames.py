@@ -49,7 +49,9 @@ class LoneFrames:
         """Whether it was applied here; False: nothing was done, and it goes to its lane."""
         envelope, payload = frame
         broker, kind = self._broker, envelope.kind
-        if len(payload) > BYTES_MAX or broker.is_held() or broker.around.storage.is_led:
+        if self._lanes.busy or len(payload) > BYTES_MAX:
+            return False
+        if broker.is_held() or broker.around.storage.is_led:
             return False
         if broker.draining.is_on:  # what begins something has to wait on its lane
             return False

@@ -138,7 +138,7 @@ class ScanOrder:
         self._back: Iterator[StoredMessage] = iter(back)
         self._run: Iterator[StoredMessage] = iter(run)
         self._gone: set[int] = set()
-        """The ids of what has left before the order has grown so far."""
+        """The ids of what has left while the order grows."""
 
     def grow(self, count: int) -> int:
         """So many messages more are in the order; how many there were."""
@@ -194,18 +194,18 @@ class ScanOrder:
 
     def remove(self, message: StoredMessage) -> None:
         """A message waits no more."""
-        key = self.key(message)
-        if self._chunks:
-            at = self._chunk_of(key)
-            chunk = self._chunks[at]
-            place = bisect_left(chunk, key)
-            if place < len(chunk) and chunk[place] == key:
-                del chunk[place]
-                if not chunk:
-                    del self._chunks[at]
-                return
         if self.frontier is not END:
-            self._gone.add(message.id)
+            self._gone.add(message.id)  # it may still be to come in what was begun with
+        if not self._chunks:
+            return
+        key = self.key(message)
+        at = self._chunk_of(key)
+        chunk = self._chunks[at]
+        place = bisect_left(chunk, key)
+        if place < len(chunk) and chunk[place] == key:
+            del chunk[place]
+            if not chunk:
+                del self._chunks[at]
 
     def clear(self) -> None:
         """Nothing waits."""

@@ -440,7 +440,7 @@ class PendingList:
     def open_scan(self) -> ScanOrder:
         """Waiting messages in their order, kept from now on; for selectors, who have it grow."""
         if self._scan is None:
-            held = [entry[-1] for grouped in self._grouped() for entry in grouped.snapshot()]
+            held = list(self.groups.held()) if self.held_count and self.groups is not None else []
             back, run = self._ready.begun()
             self._index = {}
             self._scan = ScanOrder(self._index, self.sort, chain(held, back), run)

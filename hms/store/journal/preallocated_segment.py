@@ -291,7 +291,8 @@ class PreallocatedSegment:
 
     def _clear(self, fd: int, found_bytes: int) -> None:
         """Make it read as zeros. Space that is scarce is not given back, lest another take it."""
-        if not self.is_for_bulk or self.is_out_of_space:
+        is_scarce = self.is_out_of_space or self._reserve.count < self.wanted
+        if not self.is_for_bulk or is_scarce:
             self._fill(fd)
         elif found_bytes:
             self._disk.ftruncate(fd, 0)

@@ -101,3 +101,12 @@ def test_a_message_for_which_the_log_has_no_room_waits_on_its_lane(lanes):
     """Only there it is parked, and what comes behind it too."""
     assert not _applied(lanes, _frame(Kind.SEND), must_wait=True)
     assert _applied(lanes, _frame(Kind.SETTLE, _settle(Action.ACKNOWLEDGE)), must_wait=True)
+
+
+def test_nothing_is_asked_about_a_peer_whose_lane_has_something():
+    """What waits for room on its lane would not be known to wait any more."""
+    lanes = SimpleNamespace(busy={PEER: object()}, run_here=pytest.fail)
+    broker = _Broker()
+    broker.must_wait = pytest.fail
+
+    assert not LoneFrames(broker, lanes, pytest.fail, may_sync=True).apply(PEER, _frame(Kind.SEND))

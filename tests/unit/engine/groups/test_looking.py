@@ -8,8 +8,12 @@ import pytest
 
 from hms.engine.effects import Browsed, Deliver, Reply
 from hms.engine.groups import candidates, scan_slices
+from hms.engine.groups.scan_order import END
 from hms.engine.groups.scan_slices import LOOK_STEPS
+from hms.engine.messages import StoredMessage
+from hms.engine.queue.pending_list import PendingList
 from hms.engine.queue.settlement import Return
+from hms.engine.queue.waiting_chunks import WaitingChunks
 from hms.engine.selector import Selector
 from hms.engine.session.session_objects import Consumer
 from hms.engine.topic.subscription_begin import ConsumerRequest
@@ -306,3 +310,24 @@ def test_what_was_taken_behind_a_message_that_nobody_takes_is_not_kept():
         tracemalloc.stop()
 
     assert taken < 5 << 16
+
+
+def test_a_message_that_comes_and_goes_while_the_order_grows_is_not_in_it():
+    """What a boot found stands in a list that messages are added to."""
+    messages = [
+        StoredMessage.of(seq + 1000, seq, 0, 0, 4, 0, 0, b"x", *[False]) for seq in range(1, 12)
+    ]
+    *found, late = messages
+    line, chunks = PendingList(0, "q"), WaitingChunks()
+    chunks._chunks.append(found)
+    line._ready._level(4)
+    line._ready._later[4] = chunks
+    line.waiting_count = line.totals.messages = len(found)
+    scan = line.open_scan()
+    scan.grow(5)
+    line.add([late])
+    line.remove(late)
+    while scan.frontier is not END:
+        scan.grow(5)
+
+    assert line.open_index().keys() == {message.id for message in messages[:-1]}

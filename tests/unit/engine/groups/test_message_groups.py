@@ -5,6 +5,7 @@ import tracemalloc
 
 from hms.engine.engine import Return
 from hms.engine.groups import message_groups
+from hms.engine.groups.candidates import GROWN_AT_ONCE
 from tests.support.order_rig import NONE, TRANSACTED, OrderRig, sorted_queue
 
 
@@ -295,3 +296,25 @@ def test_thousands_of_messages_of_a_blocked_group_do_not_slow_the_others(rig):
     rig.send("x")
     assert rig.taken("fast") == ["x"]
     assert len(looked) < 20
+
+
+def test_a_grouped_message_that_leaves_while_selectors_look_is_not_looked_at_again():
+    """It stands in the ready queue and in its group; it went to the selector's consumer, too."""
+    rig = OrderRig()
+    count = GROWN_AT_ONCE // 2 + 200
+    for number in range(count):
+        for group in "ab":
+            rig.send(f"{group}{number}", JMSXGroupID=group, n=1, is_persistent=False)
+    rig.consume("A", credit=0)
+    rig.consume("B", connection=2, credit=0, selector="n = 1")
+    assert rig.credit("A", 1) == ["a0"]
+    rig.acknowledge("A")
+    for _ in range(5):
+        rig.pass_time(1)
+    rig.close("A")
+
+    line = rig.line()
+    assert line.open_index().keys() == {message.id for message in line.in_order()}
+    assert rig.credit("B", 2) == ["b0", "a1"]
+    rig.acknowledge("B")
+    assert line.waiting_count == line.held_count == 2 * count - 3
