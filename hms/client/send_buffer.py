@@ -112,6 +112,10 @@ class SendFrame(msgspec.Struct, eq=False):
         """Its transaction, of which nothing was taken, goes on with it."""
         return self.sender.is_transacted and not self.is_rolled_back
 
+    def is_late(self, _now: float) -> bool:
+        """Its own deadlines say when it is given up."""
+        return False
+
     def lost(self, error: HmsError) -> bool:
         """Sent again, unless all of its messages were said to be in doubt, or it belonged to a
         transaction: that one is gone."""

@@ -5,6 +5,7 @@ HMS_CALLS=200000 pytest tests/acceptance/test_calls_under_kills.py --timeout 180
 
 import collections
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,24 @@ restart_delay_s = 0
 restart_delay_max_s = 0
 MAXRSTART = -1
 """
+
+
+WAITING = """
+import threading
+from pathlib import Path
+
+from tpmon import service
+
+RUNS = Path(__file__).with_name("runs")
+
+
+@service("AGAIN")
+def again(request):
+    with RUNS.open("a") as runs:
+        runs.write("x")
+    threading.Event().wait(60)
+"""
+TIMEOUT_S = 30
 
 
 class Client:
@@ -84,3 +103,30 @@ def test_every_call_is_answered_once_while_servers_are_killed(tmp_path, monkeypa
     assert all(count == 1 for client in clients for count in client.answered.values())
     assert set(outcomes) <= {"reply", "ServerLost", "ServiceNotFound"}
     assert outcomes["reply"] >= share * CLIENTS * 0.9
+
+
+def test_a_call_that_may_run_twice_is_not_waited_for_for_ever(tmp_path):
+    """The node is killed while it runs and does not come back: as without idempotent = true it is
+    not known whether it ran, and every caller learns that."""
+    (tmp_path / "waiting_services.py").write_text(WAITING)
+    (tmp_path / "runs").touch()
+    config = {
+        "server": {"waiting": {"module": "waiting_services", "THREADS": 4}},
+        "service": {"AGAIN": {"idempotent": True}},
+    }
+    with (
+        node(store=tmp_path / "store", config=config, python_path=[tmp_path]) as running,
+        hms.connect(running.address, request_timeout_s=0.5) as conn,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        until(lambda: conn.administer("service.list"))
+        ends = [
+            pool.submit(conn.call, "AGAIN"),
+            pool.submit(conn.call, "AGAIN", timeout_s=1),
+            conn.call_async("AGAIN", timeout_s=1),
+        ]
+        until(lambda: len((tmp_path / "runs").read_text()) == len(ends))
+        running.kill()
+        for end in ends:
+            with pytest.raises(hms.ServerLost):
+                end.result(TIMEOUT_S)

@@ -45,14 +45,24 @@ _Then = Callable[[Pending], None]
 
 
 class _PendingCall(Pending, eq=False):
-    """A call: its service may have run, whatever becomes of the connection."""
+    """A call: its service may have run, whatever becomes of the connection. patience_s: how long
+    after a loss it may be made again."""
+
+    patience_s: float = 0.0
+    until_s: float = FOREVER
 
     def lost(self, error: HmsError) -> bool:
         """Whether it is made again."""
         if self.on_loss is not OnLoss.FAIL:
+            if self.until_s == FOREVER:
+                self.until_s = monotonic() + self.patience_s
             return super().lost(error)
         self.unanswered(error)
         return False
+
+    def is_late(self, now: float) -> bool:
+        """Whether it is not made again any more."""
+        return self.until_s <= now
 
     def unanswered(self, error: HmsError) -> None:
         """Nobody will say whether it ran."""
@@ -124,7 +134,7 @@ class Calls:
         timeout_ms = _ms(timeout_s)
         trace, then = tracing.calling(service, then)
         gtrid, then = self._carried(then)
-        pending = self._pending(service, gtrid, then)
+        pending = self._pending(service, gtrid, then, timeout_s)
         head = CallHead(
             service, timeout_ms, kind, may_wait=may_wait, transaction=gtrid, trace=trace
         )
@@ -143,7 +153,7 @@ class Calls:
         timeout_ms = _ms(timeout_s)
         trace, then = tracing.calling(service, partial(self._keep_promise, future))
         gtrid, then = self._carried(then)
-        pending = self._pending(service, gtrid, then)
+        pending = self._pending(service, gtrid, then, timeout_s)
         self.link.unattended += 1
         head = CallHead(service, timeout_ms, kind, transaction=gtrid, trace=trace)
         self.link.ask(Kind.CALL, encode_with_body(head, encoded), pending)
@@ -153,11 +163,15 @@ class Calls:
         self.link.unattended -= 1
         self.link.calls.append(lambda: _resolve(future, pending))
 
-    def _pending(self, service: str, gtrid: bytes, then: "_Then | None") -> Pending:
+    def _pending(
+        self, service: str, gtrid: bytes, then: "_Then | None", timeout_s: float | None
+    ) -> Pending:
         """Made again when the connection is lost, if it may run twice and no transaction has it."""
         welcome = self.link.welcome
         may_repeat = not gtrid and welcome is not None and service in welcome.idempotent
-        return _PendingCall(service, OnLoss.REPEAT if may_repeat else OnLoss.FAIL, then=then)
+        on_loss = OnLoss.REPEAT if may_repeat else OnLoss.FAIL
+        patience_s = self._requests.request_timeout_s if timeout_s is None else timeout_s
+        return _PendingCall(service, on_loss, then=then, patience_s=patience_s)
 
     def _carried(self, then: "_Then | None") -> "tuple[bytes, _Then | None]":
         """The transaction that goes with a call, and who gets its answer."""
@@ -191,6 +205,9 @@ class Calls:
             if not is_done:
                 self.link.abandon(pending)
                 give_up(pending, f"the call of {pending.what} was given up")
+        if not is_done and pending.is_repeated:
+            reason = "the connection was lost, and it could not be made again in time"
+            raise ServerLost(service=pending.what, reason=reason)
         if not is_done:
             raise self.call_too_late(pending.what, begun_at, timeout_s)
         return decode_with_body(pending.checked().payload, ResultHead)

@@ -19,6 +19,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -223,6 +224,8 @@ class Link(IncomingCalls):
             asked, self.asked = self.asked, {}
             again = {n: one for n, one in asked.items() if self._goes_on(one, error)}
             self.asked = again | self.asked  # a pack that waited for room may be asked meanwhile
+        else:
+            self._end_late(error)
         if was_up:
             for participant in list(self.participants):
                 participant.lost(error)
@@ -235,6 +238,14 @@ class Link(IncomingCalls):
     def _goes_on(self, asked: Asked, error: HmsError) -> bool:
         """Whether it is sent again on the next connection."""
         return (self.is_drained and asked.is_kept) or asked.lost(error)
+
+    def _end_late(self, error: HmsError) -> None:
+        """End what was to be sent again, and whose time is over."""
+        now = monotonic()
+        for number, one in list(self.asked.items()):
+            if one.is_late(now):
+                del self.asked[number]
+                one.unanswered(error)  # it was written, else its time would not have begun
 
     def _drained(self) -> None:
         """What is not answered has had no effect, and will have none there."""
@@ -362,6 +373,7 @@ class Link(IncomingCalls):
         self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
         self.limits = welcome.limits
         self.state = State.UP
+        self._end_late(self.error)
         older = [one.frame for one in self.asked.values()]
         for one in list(self.participants):
             one.restore()

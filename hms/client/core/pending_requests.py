@@ -59,6 +59,9 @@ class Asked(Protocol):
     def lost(self, error: HmsError) -> bool:
         """The connection is lost: True to be sent again, byte for byte, on the next one."""
 
+    def is_late(self, now: float) -> bool:
+        """Whether it is not to be sent again any more."""
+
     def failed(self, error: HmsError) -> None:
         """There will be no answer."""
 
@@ -120,6 +123,10 @@ class Pending(msgspec.Struct, eq=False):
     def is_kept(self) -> bool:
         """Where it does not depend on the connection."""
         return self.on_loss in (OnLoss.FAIL, OnLoss.REPEAT)
+
+    def is_late(self, _now: float) -> bool:
+        """Whether it is not to be sent again any more."""
+        return False
 
     def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """Keep the answer."""
