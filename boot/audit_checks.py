@@ -36,10 +36,10 @@ class AuditChecks:
 
     def __init__(self, name: str, command: Sequence[str], cluster: Cluster | None) -> None:
         self._name, self._command, self._cluster = name, command, cluster
-        self._asked: deque[Later] = deque()
-        """Who asks, and is not answered."""
-        self._number = self._until_ms = 0
-        """Of the question that is out, 0 for none, and how long it is waited for."""
+        self._asked: deque[tuple[int, Later]] = deque()
+        """Until when who waits, and is not answered."""
+        self._number = 0
+        """Of the question that is out, 0 for none."""
         self._process: subprocess.Popen[str] | None = None
         self._for: tuple[int, dict[int, AuditAsk]] = (0, {})
         """The questions that it answers: those that were there when it began."""
@@ -50,8 +50,7 @@ class AuditChecks:
         if self._cluster is None:
             raise NotInCluster(what="audit verify --cluster")
         later = Later()
-        self._until_ms = max(self._until_ms, until_ms)
-        self._asked.append(later)
+        self._asked.append((until_ms, later))
         return later
 
     def look(self, now_ms: int, change: Change, answer: Callable[[Later, Any], None]) -> None:
@@ -68,11 +67,15 @@ class AuditChecks:
         elif self._process is not None and self._process.poll() is not None:
             process, self._process = self._process, None
             self._tell(cluster, self._found(process), change)
-        if self._number and (self._are_all_here(cluster) or now_ms >= self._until_ms):
+        if not self._number:
+            return
+        asked = list(self._asked)
+        if self._are_all_here(cluster) or now_ms >= max(until_ms for until_ms, _ in asked):
             rows = list(self._rows(cluster))
-            self._number = self._until_ms = 0
-            for _ in range(len(self._asked)):
-                answer(self._asked.popleft(), {"nodes": rows})
+            self._number = 0
+            for _, later in asked:
+                self._asked.popleft()
+                answer(later, {"nodes": rows})
 
     def close(self) -> None:
         """Nobody waits any more."""

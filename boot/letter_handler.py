@@ -108,7 +108,9 @@ def main(arguments: list[str] | None = None) -> int:
         threading.Thread(target=_await_eof, args=(stop,), daemon=True).start()
     try:
         config = load(given.config)
-        entry = config.letter_handlers[given.name]
+        entry = config.letter_handlers.get(given.name)
+        if entry is None:
+            raise ConfigError(report=f"there is no [dlq.{given.name}] any more")
         key = f"[dlq.{entry.name}] password"
         password = password_of(
             entry.password, config.path.parent, key, lambda why: ConfigError(report=why)

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from hms.boot.monitoring.health import Health
-from hms.boot.web.console_orders import ORDERS, Refused
+from hms.boot.web.console_orders import ORDERS, Refused, number_of
 from hms.boot.web.console_pages import PAGES, box
 from hms.boot.web.console_sessions import ConsoleSession, Sessions
 from hms.boot.web.http_server import Answer, Request
@@ -318,9 +318,7 @@ class Console:
     def _client(self, request: Request, session: ConsoleSession) -> Answer:
         text = request.argument("id")
         with session.connection() as connection:
-            said = connection.administer(
-                "client.show", {"number": int(text) if text.isdigit() else 0}
-            )
+            said = connection.administer("client.show", {"number": number_of(text) or 0})
         consumers, producers = said.pop("consumers_open"), said.pop("producers_open")
         facts = [{"what": name, "value": value} for name, value in said.items()]
         close = [field("reason", "Reason"), field("hours", "Hours"), button("Close", "close")]

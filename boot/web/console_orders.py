@@ -12,6 +12,7 @@ __all__ = ["ORDERS", "Order", "Refused"]
 
 Form = Mapping[str, Sequence[str]]
 HOURS_MAX = 24 * 365
+DIGITS_MAX = 9
 HEURISTIC = "In the transaction manager's stead, though others may have done otherwise:"
 
 
@@ -198,9 +199,16 @@ def _clear(connection: Any, form: Form) -> str:
 
 def _hours(form: Form) -> int:
     text = form.get("hours", [""])[-1].strip() or "1"
-    if not text.isdigit() or not 0 < int(text) <= HOURS_MAX:
+    hours = number_of(text)
+    if hours is None or not 0 < hours <= HOURS_MAX:
         raise Refused(f"Hours are a number from 1 to {HOURS_MAX}.")
-    return int(text)
+    return hours
+
+
+def number_of(text: str) -> int | None:
+    """What a field says, of at most nine digits; None: it is no such number."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+    return int(text) if is_number else None
 
 
 def _banned(connection: Any, form: Form) -> dict[str, Any]:
@@ -251,9 +259,10 @@ def _each(
 
 def _count(form: Form) -> int:
     text = _one(form, "count", "The number of processes")
-    if not text.isdigit():
+    count = number_of(text)
+    if count is None:
         raise Refused("Processes are a number.")
-    return int(text)
+    return count
 
 
 def _preview_drain(connection: Any, _form: Form) -> str:
@@ -281,9 +290,10 @@ def _to(path: str) -> Callable[[Form], str]:
 
 def _number(form: Form) -> int:
     text = _one(form, "number", "The client")
-    if not text.isdigit():
+    number = number_of(text)
+    if number is None:
         raise Refused("A client is a number.")
-    return int(text)
+    return number
 
 
 ORDERS: Mapping[str, Order] = {

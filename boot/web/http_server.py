@@ -25,6 +25,7 @@ log = logging.getLogger("hms.web")
 CONNECTIONS_MAX = 64
 DEADLINE_S = 10.0
 BODY_BYTES_MAX = 64 << 10
+FIELDS_MAX = 300
 TARGET_MAX = 4096
 BACKLOG = 128
 POLICY = (
@@ -172,7 +173,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(Answer(b"a form\n", status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE))
             return
         text = self.rfile.read(int(length)).decode("utf-8", errors="replace")
-        self._answer(parse_qs(text, keep_blank_values=True, max_num_fields=100))
+        try:
+            form = parse_qs(text, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        except ValueError:
+            self._send(Answer(b"too many fields\n", status=HTTPStatus.BAD_REQUEST))
+            return
+        self._answer(form)
 
     def _answer(self, form: Mapping[str, list[str]]) -> None:
         refused = self._refused()

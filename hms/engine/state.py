@@ -60,6 +60,8 @@ class AwaitingPageIn(NamedTuple):
     reason: str
     text: str = ""
     relocation: "Relocation | None" = None
+    operation: int = 0
+    """The number in the audit of the order that it is of; 0: of none."""
 
 
 class Relocation(NamedTuple):

@@ -20,7 +20,7 @@ from hms.engine.queue.file_references import watched_as
 from hms.engine.queue.pending_list import ids_of
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import AwaitingPageIn, State
-from hms.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
+from hms.records import Cause, Placement, Record, RecordType, Sent, by_order, group, ranges, sent
 from hms.wire.packed_messages import HEAD_BYTES_READ_MAX, ROW, Head, encode_head
 
 RETURN_COUNT = "$ReturnCount"
@@ -107,7 +107,10 @@ def _wait_for_body(
 ) -> None:
     assert message.block is not None
     message.block.keep(message, place.number)
-    state.awaiting_page_in.append(AwaitingPageIn(place, message, attempts, *death))
+    operation = state.operation
+    state.awaiting_page_in.append(
+        AwaitingPageIn(place, message, attempts, *death, operation=operation)
+    )
 
 
 def body_came(state: State, waiting: AwaitingPageIn, payload: bytes, fx: Effects) -> Queue:
@@ -117,7 +120,11 @@ def body_came(state: State, waiting: AwaitingPageIn, payload: bytes, fx: Effects
     message.block.left(message, place.number)
     death = Death(DeadReason(waiting.reason), waiting.text)
     target = target_of(state, place, death.reason) or state.queues[DEAD_LETTER_QUEUE]
+    before = len(fx.records)
     _keep(state, place, target, [(message, attempts, payload)], death, fx)
+    if waiting.operation:
+        records, now_ms = fx.records[before:], state.now_ms
+        fx.records[before:] = [by_order(one, waiting.operation, now_ms) for one in records]
     return target
 
 

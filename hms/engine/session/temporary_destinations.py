@@ -55,7 +55,8 @@ def queue_for(state: State, name: str, fx: Effects, uid: int = 0) -> Queue:
 def check_owner(target: Destination, uid: int, *, is_durable: bool = False) -> None:
     """Only the connection that made a temporary destination receives from it, while it lives."""
     owner = target.control.owner
-    if owner not in (0, uid):
+    is_lost = not owner and target.control.life is Lifetime.TEMPORARY
+    if owner not in (0, uid) or is_lost:  # the release before leaves the owner out of the log
         said = {"kind": target.kind, "destination": target.name}
         raise TemporaryDestination(**said, what="receive from it")
     if owner and is_durable:
@@ -138,7 +139,8 @@ def end_idle(state: State, fx: Effects) -> None:
         return
     for target in state.destinations():
         control = target.control
-        if control.owner and 0 < control.used_ms <= state.now_ms - OWNER_GRACE_MS:
+        is_temporary = control.owner or control.life is Lifetime.TEMPORARY
+        if is_temporary and 0 < control.used_ms <= state.now_ms - OWNER_GRACE_MS:
             _end_temporary(state, target, fx)
         elif control.life is Lifetime.AUTOMATIC and isinstance(target, Queue):
             _end_automatic(state, target, fx)

@@ -859,7 +859,7 @@ class Primary:
                     link.at = resumes_at(theirs, link.end)
                     self._tell(link, Segment(0, number, header[1], file.suffix), header[0])
                     if number != self._current:  # first: what follows may come, and a crash
-                        self._tell(link, Cut(number, link.end))
+                        self._tell(link, Cut(number, self._cut_at(fd, number, theirs, link.end)))
                 link.end = max(link.end, self._ends.get(number, 0))
                 size = min(BYTES_MAX, self._sends_up_to(link, number, fd) - link.at)
                 data = self._disk.pread(fd, size, link.at)
@@ -872,6 +872,12 @@ class Primary:
             if link.at >= max(link.end, self._ends.get(number, 0)):
                 link.todo.popleft()
                 link.at = None
+
+    def _cut_at(self, fd: int, number: int, theirs: int, end: int) -> int:
+        """Where the copy's own bytes have to go: also what it has at the place of our seal, which
+        comes later; a crash in between would leave that in the middle of its log."""
+        seal_at = end - RECORD_HEADER_BYTES
+        return seal_at if theirs > end and self._is_seal(fd, number, seal_at) else end
 
     def _some_past(self, link: _Link, number: int) -> None:
         """The next bytes of a segment of the history; the older ones go with one that is gone."""

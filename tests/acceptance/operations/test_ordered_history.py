@@ -149,3 +149,20 @@ def test_what_follows_when_a_body_was_read_names_the_order_too(node):
     done = sum((rows[number] for number in orders["message.move"]), Counter())
     assert done["moved", "moved", "orders"] == 1600
     assert {event for event, *_ in rows[None]} == {"sent"}
+
+
+def test_what_becomes_a_letter_when_a_body_was_read_names_the_order_too(node):
+    """Expired by an operator, into a queue that keeps what expires."""
+    with hms.connect(node.address) as connection:
+        connection.administer("queue.create", {"name": "extra", "expired_to": "HMS.DLQ"})
+        for _ in range(20):
+            filled(connection, "extra", 80, 50_000)
+        assert connection.administer("metrics.show")["paged_messages"] > 0
+        assert connection.admin.messages("queue:extra").everything().expire().count == 1600
+        letters = {"name": "HMS.DLQ"}
+        wait_until(lambda: connection.administer("queue.show", letters)["waiting"] == 1600, 60)
+    node.stop()
+    rows, orders = rows_of(node.store), orders_of(node.store)
+    done = sum((rows[number] for number in orders["message.expire"]), Counter())
+    assert sum(n for (event, *_), n in done.items() if event == "expired") == 1600
+    assert {event for event, *_ in rows[None]} == {"sent"}

@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
@@ -15,7 +16,7 @@ from hms.errors.catalogue import (
     TemporaryDestination,
     TopicStringError,
 )
-from hms.records import Cause, RecordType, decode_ranges
+from hms.records import Cause, RecordType, decode_definition, decode_ranges, defined
 from hms.wire.packed_messages import FLAG_RETAIN, ROW, pack_messages
 from tests.support.engine_rig import EngineRig, delivered
 from tests.support.limits_rig import open_producer, order, shown
@@ -209,6 +210,27 @@ def test_it_ends_a_minute_after_the_take_over_if_its_owner_does_not_come(kept):
         assert topic not in state.topics
         assert state.shares.definitions.used == before
         kept.start()
+
+
+def test_one_whose_owner_the_release_before_left_out_of_the_log_ends_too(kept):
+    """Nobody can be told from its owner, so nobody receives from it meanwhile."""
+    name = _of_another(kept)
+    kept.log[:] = [(kind, _without_owner(kind, payload)) for kind, payload in kept.log]
+    kept.start()
+
+    request = ConsumerRequest(9, 1, "queue", name, 10)
+    with pytest.raises(TemporaryDestination):
+        kept.run(lambda fx: kept.engine.open_consumer(1, request, 1, kept.now_ms, fx))
+    kept.now_ms += 61_000
+    kept.run(lambda fx: kept.engine.tick(kept.now_ms, fx))
+    assert name not in kept.engine.state.queues
+
+
+def _without_owner(kind, payload):
+    """As the release before writes a definition."""
+    if kind != RecordType.DEFINED:
+        return payload
+    return b"".join(defined(replace(decode_definition(payload), client_uid=0)).parts)
 
 
 def _of_another(rig):
