@@ -7,6 +7,7 @@ from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.broker import Broker, Identity, Surroundings
 from hms.server.log_append import append_records
 from hms.store.interface import SEGMENT_SHIFT
+from hms.store.journal.format import VERSION
 from hms.wire.frames import Envelope, Kind, decode_envelope
 from hms.wire.structures import Limits
 from tpmon.scheduling.monitor import Monitor
@@ -87,7 +88,7 @@ class MemoryStore:
         raise AssertionError("nothing was to be cleaned")
 
     def describe(self):
-        return {}
+        return {"newest_store_format": VERSION}
 
 
 class Outlet:
