@@ -22,7 +22,7 @@ LIKELY = {
     "receipts_of_branches_forgotten": (20_239,),
     "returned_to_the_end": (7_103, 7_020, 7_124),
     "transaction_split": (7_010, 7_012, 7_002),
-    "vote_not_recorded": (20_016,),
+    "vote_not_recorded": (20_239, 20_016),
 }
 """Seeds that found a rare one when this was written: they are tried first, to save time. Several,
 since a change of the node makes another world of each."""
