@@ -14,7 +14,8 @@ CONFIG = {
         "queue": {
             "plain": {},
             "rising": {"sort_key": "n", "sort_type": "INTEGER"},
-            "lists": {"message_group": "GATHER", "group_expiry_s": 0.3},
+            "lists": {"message_group": "GATHER"},
+            "late": {"message_group": "GATHER", "group_expiry_s": 0.3},
         }
     }
 }
@@ -111,7 +112,7 @@ def test_a_list_of_many_frames_comes_whole(session):
 
 def test_a_list_that_never_completes_is_among_the_dead_letters(session):
     """The operator sees what was missing, and the queue is not filled for ever."""
-    session.producer("lists").send("1", {"GROUP_NAME": "g", "GROUP_NUMBERING": 1})
+    session.producer("late").send("1", {"GROUP_NAME": "g", "GROUP_NUMBERING": 1})
     letter = session.consumer(hms.Queue("HMS.DLQ")).receive(WAIT_S)
     assert letter.property("$DeadReason") == "GROUP_INCOMPLETE"
 
