@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -63,32 +64,6 @@ def _of_queue(form: Form) -> str:
     return f"/queue?{urlencode({'name': form.get('name', [''])[-1]})}"
 
 
-def _preview_move(connection: Any, form: Form) -> str:
-    to = _one(form, "to", "The queue to move to")
-    return _meant(_chosen(connection, form).dry_run().move(to=to), f"Moves to {to}")
-
-
-def _move(connection: Any, form: Form) -> str:
-    to = _one(form, "to", "The queue to move to")
-    return _meant(_chosen(connection, form).move(to=to), f"Moved to {to}:")
-
-
-def _preview_delete(connection: Any, form: Form) -> str:
-    return _meant(_chosen(connection, form).dry_run().delete(), "Deletes")
-
-
-def _delete(connection: Any, form: Form) -> str:
-    return _meant(_chosen(connection, form).delete(), "Deleted")
-
-
-def _preview_return(connection: Any, form: Form) -> str:
-    return _meant(_chosen(connection, form).dry_run().send_back(), "Sends back")
-
-
-def _return(connection: Any, form: Form) -> str:
-    return _meant(_chosen(connection, form).send_back(), "Sent back")
-
-
 def _preview_purge(connection: Any, form: Form) -> str:
     name = _one(form, "name", "The queue")
     waiting = connection.administer("queue.show", {"name": name})["waiting"]
@@ -128,24 +103,6 @@ def _close(connection: Any, form: Form) -> str:
     reason = form.get("reason", [""])[-1]
     connection.administer("client.close", {"number": _number(form), "reason": reason})
     return f"Client {_number(form)} is closed."
-
-
-def _preview_copy(connection: Any, form: Form) -> str:
-    to = _one(form, "to", "The queue to copy to")
-    return _meant(_chosen(connection, form).dry_run().copy(to=to), f"Copies to {to}")
-
-
-def _copy(connection: Any, form: Form) -> str:
-    to = _one(form, "to", "The queue to copy to")
-    return _meant(_chosen(connection, form).copy(to=to), f"Copied to {to}:")
-
-
-def _preview_expire(connection: Any, form: Form) -> str:
-    return _meant(_chosen(connection, form).dry_run().expire(), "Expires")
-
-
-def _expire(connection: Any, form: Form) -> str:
-    return _meant(_chosen(connection, form).expire(), "Expired")
 
 
 def _preview_create(_connection: Any, form: Form) -> str:
@@ -296,15 +253,44 @@ def _number(form: Form) -> int:
     return number
 
 
+def _about_messages(
+    label: str, act: Callable[[Any, str], Any], will: str, has: str, to_what: str = ""
+) -> Order:
+    """About the messages that a form chooses. act: what becomes of the choice; to_what: what the
+    field says that tells where they go, "" for orders without one."""
+
+    def told(connection: Any, form: Form, *, is_dry: bool) -> str:
+        to = _one(form, "to", to_what) if to_what else ""
+        chosen = _chosen(connection, form)
+        done = act(chosen.dry_run() if is_dry else chosen, to)
+        return _meant(done, (will if is_dry else has).format(to=to))
+
+    return Order(label, partial(told, is_dry=True), partial(told, is_dry=False), _of_messages)
+
+
 ORDERS: Mapping[str, Order] = {
-    "move": Order("Move", _preview_move, _move, _of_messages),
-    "delete": Order("Delete", _preview_delete, _delete, _of_messages),
-    "return": Order("Send back", _preview_return, _return, _of_messages),
+    "move": _about_messages(
+        "Move",
+        lambda chosen, to: chosen.move(to=to),
+        "Moves to {to}",
+        "Moved to {to}:",
+        "The queue to move to",
+    ),
+    "delete": _about_messages("Delete", lambda chosen, _: chosen.delete(), "Deletes", "Deleted"),
+    "return": _about_messages(
+        "Send back", lambda chosen, _: chosen.send_back(), "Sends back", "Sent back"
+    ),
     "purge": Order("Purge", _preview_purge, _purge, _of_queue),
     "pause": Order("Pause", _preview_pausing, _pausing("queue.pause", "is paused"), _of_queue),
     "resume": Order("Resume", _preview_pausing, _pausing("queue.resume", "goes on"), _of_queue),
-    "copy": Order("Copy", _preview_copy, _copy, _of_messages),
-    "expire": Order("Expire", _preview_expire, _expire, _of_messages),
+    "copy": _about_messages(
+        "Copy",
+        lambda chosen, to: chosen.copy(to=to),
+        "Copies to {to}",
+        "Copied to {to}:",
+        "The queue to copy to",
+    ),
+    "expire": _about_messages("Expire", lambda chosen, _: chosen.expire(), "Expires", "Expired"),
     "create": Order("Create", _preview_create, _create, _of_queue),
     "remove": Order("Delete the queue", _preview_remove, _remove, _to("/destinations")),
     "send": Order("Send", _preview_send, _send, _of_queue),
