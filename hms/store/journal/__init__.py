@@ -1,4 +1,4 @@
-"""The journal: a log in segment files that are written with zeros beforehand.
+"""The journal: a log in segment files that are given to the disk beforehand.
 
 format           bytes of segment and record headers    disk       the system calls, replaceable
 append_backlog   numbers and boundaries of an append    lock       one process per directory

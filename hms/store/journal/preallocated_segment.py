@@ -1,4 +1,4 @@
-"""Preallocated segment: the next segment's file, written with zeros beforehand, and the reserve
+"""Preallocated segment: the next segment's file, made to read as zeros beforehand, and the reserve
 behind it.
 
 A disk that is full thus shows when they are prepared, never at a commit, and what has to be written
@@ -146,7 +146,7 @@ class PreallocatedSegment:
     def offer(self, file: Path) -> bool:
         """Take over the file of a segment that nobody needs; False when there is no use for it.
 
-        It is filled with zeros like any other before it is used.
+        It reads as zeros, like any other, before it is used.
         """
         if not self._lock.acquire(blocking=False):
             return False

@@ -2,7 +2,7 @@
 
 What waits has to be delivered and acknowledged, the log cleaned, and the node booted, on a full
 disk too: all of that writes. The reserve has room for it, so that none of it needs new space. Its
-files hold nothing; one that is needed is renamed, and filled with zeros before it is used.
+files hold nothing; one that is needed is renamed, and reads as zeros before it is used.
 """
 
 import re
