@@ -1,0 +1,83 @@
+"""What a copy keeps of a segment when its own end is cut, and it is killed just then."""
+
+import shutil
+from types import SimpleNamespace
+
+from hms.server.replicas.damage import check_segment
+from hms.server.replicas.frames import Cut, Segment
+from hms.server.replicas.log_copy import NO_LIMITS, LogCopy
+from hms.server.replicas.primary import Primary
+from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.format import SEGMENT_HEADER_BYTES
+from hms.store.journal.journal import Journal
+from hms.store.journal.segment_walk import all_files, last_written, opened
+
+SEGMENT_BYTES = 1 << 20
+
+
+def _begun(path, epoch):
+    journal = Journal(
+        path=path,
+        segment_bytes=SEGMENT_BYTES,
+        node_uid=1,
+        disk=REAL_DISK,
+        limits=NO_LIMITS,
+        epoch=epoch,
+        release=(1, 0, 0),
+        reaches=(0, 0),
+    )
+    for _ in journal.recover():
+        pass
+    journal.start(lambda: (1, 1, [b"dictionary"]))
+    return journal
+
+
+def _append(journal, body):
+    journal.append(2, 1, [body])
+    journal.commit()
+
+
+def _kept(path, to):
+    """The segments that lie there now."""
+    to.mkdir()
+    for file in path.glob("[0-9]*.log"):
+        shutil.copy(file, to)
+    return to
+
+
+def _header(path, number):
+    with opened(REAL_DISK, all_files(REAL_DISK, path)[number]) as fd:
+        return REAL_DISK.pread(fd, SEGMENT_HEADER_BYTES, 0)
+
+
+def test_a_copy_keeps_nothing_of_its_own_at_the_place_of_a_seal(tmp_path):
+    """It went further than the one that leads now, which has sealed the segment and begun another:
+    32 bytes in the middle of the log would be damage for whoever reads it alone."""
+    (tmp_path / "first").mkdir()
+    first = _begun(tmp_path / "first", 1)
+    _append(first, bytes(100))
+    leads = _kept(tmp_path / "first", tmp_path / "leads")
+    _append(first, b"x" * 300)
+    follows = _kept(tmp_path / "first", tmp_path / "follows")
+    first.close()
+    journal = _begun(leads, 2)
+    old, new = sorted(all_files(REAL_DISK, leads))
+    copy = LogCopy(REAL_DISK, follows)
+    theirs = dict(copy.joins("id", 1).ends)[old]
+    file = all_files(REAL_DISK, leads)[old]
+    primary = Primary.__new__(Primary)
+    primary._disk, primary._headers = REAL_DISK, {old: (_header(leads, old), SEGMENT_BYTES)}
+    with opened(REAL_DISK, file) as fd:
+        end = last_written(REAL_DISK, fd, SEGMENT_HEADER_BYTES)
+        cut = primary._cut_at(fd, old, theirs, end + -end % 8)
+
+    copy.take(Segment(0, old, SEGMENT_BYTES, ".log"), _header(leads, old))
+    copy.take(Cut(old, cut), b"")
+    copy.take(Segment(0, new, SEGMENT_BYTES, ".log"), _header(leads, new))
+    copy.close()  # killed, before the seal came
+
+    journal.close()
+    all_files(REAL_DISK, follows)[new].unlink()
+    assert check_segment(REAL_DISK, follows, old) is None
+    whole = SimpleNamespace(_is_seal=lambda *_: False)
+    assert Primary._cut_at(whole, -1, old, theirs, 304) == 304  # the last record of one not sealed
