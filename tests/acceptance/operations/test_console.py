@@ -262,6 +262,22 @@ def test_an_order_without_a_target_or_a_choice_does_nothing(node, serve):
         assert connection.administer("queue.show", {"name": "orders"})["waiting"] == 1
 
 
+def test_a_page_of_ticked_boxes_is_one_order_and_no_form_is_without_end(node, serve):
+    """A hundred messages and what else the form says; a number in other digits is none."""
+    browser = Browser(serve())
+    with hms.connect(node.address) as connection, connection.session() as session:
+        producer = session.producer("orders")
+        ids = [producer.send(b"coffee").message_id for _ in range(100)]
+        _, said = browser.order("move", place="queue:orders", id=ids, to="late")
+        assert said.startswith("Moved to late: 100 messages:")
+    form = {"action": "move", "token": browser.token(), "id": ["x"] * 1000}
+    assert browser.ask("POST", "/order", form)[0] == 400
+    for number in ("²", "9" * 5000):
+        form = {"action": "close", "token": browser.token(), "number": number}
+        status, text, _ = browser.ask("POST", "/order", form)
+        assert (status, "A client is a number." in text) == (400, True)
+
+
 def test_another_site_can_order_nothing(node, serve):
     """Neither with the cookie alone, nor without, nor by a name that leads here."""
     browser = Browser(serve())
