@@ -46,6 +46,19 @@ def project_root() -> Path:
     return _ROOT
 
 
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark session for the whole run: each takes six seconds to start, and a process has one.
+
+    A test that stopped a session of its own would stop this one.
+    """
+    from hms.history import session
+
+    made = session("hms-tests")
+    yield made
+    made.stop()
+
+
 @pytest.fixture(autouse=True)
 def _first_failures():
     """Each test's failures are the first of their kind, with a traceback in the log."""

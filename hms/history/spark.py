@@ -69,10 +69,10 @@ def session(
     SparkMissing or JavaMissing. UTC throughout; on a local master nothing listens beyond loopback.
     """
     require_spark()
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second to load
-
-    spark = SparkSession.getActiveSession()
+    spark = _running_session()
     if spark is None:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second to load
+
         ensure_java()
         master = master or _submitted_master() or LOCAL_MASTER
         _set_environment(is_local := master.startswith("local"))
@@ -82,6 +82,17 @@ def session(
         spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _running_session() -> "SparkSession | None":
+    """This thread's active session, else the one that the program made in another thread."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second to load
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    made = SparkSession._instantiatedSession  # noqa: SLF001 - nothing public says it
+    return made if made is not None and made.sparkContext._jsc is not None else None  # noqa: SLF001
 
 
 def is_spark_there() -> bool:
@@ -174,9 +185,7 @@ def borrowed_session(
 ) -> "Iterator[SparkSession]":
     """The given or running session, or one that is made for this block and stopped after it."""
     require_spark()
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second to load
-
-    running = spark or SparkSession.getActiveSession()
+    running = spark or _running_session()
     if running is not None:
         register(running)
         yield running

@@ -7,7 +7,6 @@ import pytest
 from client_rig import WAIT_S, fake_node
 
 import hms
-from hms.history import session
 from hms.testing import node as booted
 from tests.support.postgres import postgres_server
 from tests.support.store_place import KINDS, Place
@@ -77,11 +76,3 @@ def store_place(request, tmp_path):
 def database_place(request, tmp_path):
     """A store in each database."""
     return _place(request.param, tmp_path, request)
-
-
-@pytest.fixture(scope="session")
-def spark():
-    """One Spark session for the whole run: each takes six seconds to start."""
-    made = session("hms-tests")
-    yield made
-    made.stop()

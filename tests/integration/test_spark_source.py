@@ -1,12 +1,14 @@
 """The history through a real Spark, over a real journal."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from history_rig import BILLING, MINUTE_MS, NEWS, ORDERS, START_MS, batch, begin, write
 
 from hms.history import HmsDataSource, register, session
 from hms.history.events import COLUMNS
+from hms.history.spark import borrowed_session
 from hms.records import Cause, RecordType, group, ranges
 from hms.wire.packed_messages import Head, encode_head
 
@@ -198,3 +200,16 @@ def test_registering_twice_and_by_hand_is_harmless(spark, store):
 def test_a_session_that_runs_already_is_used(spark):
     """Spark keeps one per process; making another would fail or hide its settings."""
     assert session("other") is spark
+
+
+def test_a_command_in_another_thread_leaves_the_programs_session_running(spark):
+    """A thread of the application's own has no active session: the one made elsewhere counts."""
+
+    def borrow():
+        with borrowed_session(None, "a thread's own") as borrowed:
+            return borrowed
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(borrow).result() is spark
+
+    assert spark.range(3).count() == 3

@@ -149,17 +149,11 @@ def books_by_spark(rows, moments):
 
 
 @pytest.fixture(scope="module")
-def history(made):
+def history(made, spark):
     """The history of the node that was backed up, in Spark."""
-    from hms.history.spark import session
-
     _, folder, _, _ = made
-    spark = session("hms-backups")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
     names = ", ".join(f"{name} {COLUMNS[name]}" for name in NODE_UID_COLUMNS)
-    frame = spark.read.format("hms").schema(names).load(str(folder / "store"))
-    yield frame
-    spark.stop()
+    return spark.read.format("hms").schema(names).load(str(folder / "store"))
 
 
 def books_of(folder, node_uid):
