@@ -259,8 +259,9 @@ def test_at_41_a_node_without_room_lets_nobody_in_who_may_not_and_keeps_what_it_
         has_gone_on = node.is_running
         if has_gone_on:
             resource.prlimit(node.pid, kind, was)
-            wait_until(lambda: comes_in(node), timeout_s=60)
-        else:
+            wait_until(lambda: not node.is_running or comes_in(node), timeout_s=60)
+            has_gone_on = node.is_running  # or it was about to stop
+        if not has_gone_on:
             assert ("ipc_listener.cpp" if "ipc" in what else "the node stops") in node.log
             node.boot()
         with hms.connect(node.address) as own, own.session() as session:
