@@ -195,7 +195,7 @@ class RunDecoder:
         yield Run(lsn, record.message_count, event, at_ms, place, *told)
 
     def _taken(self, record: Sent) -> tuple[tuple[str, bytes], ...]:
-        both = [(_taker(self._place(put.number)), put.bitmap) for put in record.placements]
+        both = [(_subscriber(self._place(put.number)), put.bitmap) for put in record.placements]
         return tuple((name, bitmap) for name, bitmap in both if name is not None)
 
     def _place(self, number: int) -> Place:
@@ -225,7 +225,7 @@ def _named(record: Record, commit: _Commit) -> _Commit:
     return commit._replace(transaction=str(Xid.unpack(xid)))
 
 
-def _taker(place: Place) -> str | None:
+def _subscriber(place: Place) -> str | None:
     """Who took a publication: a durable subscription, or a queue that one delivers into."""
     if place.subscription is None and place.kind == "queue":
         return f"queue:{place.destination}"

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 PAUSES_S = (1, 3, 10, 20, 30) if IS_FULL else (0.5, 3)
 """HMSHEARTBEAT is 2 s: after the first one nobody has noticed, after the others it was failed."""
-ROLES = {"giver": (0,), "giver and taker": (1,), "taker": (2,), "two of three": (0, 2)}
+ROLES = {"source": (0,), "source and target": (1,), "target": (2,), "two of three": (0, 2)}
 
 
 @pytest.mark.timeout(600 if IS_FULL else 120)

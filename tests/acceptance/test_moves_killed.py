@@ -1,5 +1,5 @@
-"""A move between two real nodes, one of them killed at its n-th sync (C05): strace kills the giver
-or the taker, it boots again, and every confirmed message comes exactly once.
+"""A move between two real nodes, one of them killed at its n-th sync (C05): strace kills the source
+or the target, it boots again, and every confirmed message comes exactly once.
 """
 
 import os
@@ -42,32 +42,32 @@ def killed_at(sync):
 
 @pytest.fixture
 def pair(tmp_path):
-    """A giver and a taker that run already, as they are without faults."""
-    giver = TestNode(tmp_path, tmp_path / "store", CONFIG, (), (), (), 2)
+    """A source and a target that run already, as they are without faults."""
+    source = TestNode(tmp_path, tmp_path / "store", CONFIG, (), (), (), 2)
     try:
-        for one in giver.nodes:
+        for one in source.nodes:
             one.boot()
-        await_up(giver)
-        yield giver.nodes
+        await_up(source)
+        yield source.nodes
     finally:
-        for one in giver.nodes:
+        for one in source.nodes:
             if one.is_running:
                 one.kill()
 
 
 @pytest.mark.parametrize("sync", SYNCS)
-@pytest.mark.parametrize("side", ["giver", "taker"])
+@pytest.mark.parametrize("side", ["source", "target"])
 def test_a_node_that_is_killed_at_a_sync_of_a_move_loses_and_doubles_nothing(pair, side, sync):
     """The simulation of every record, once more with a kernel and a disk in between."""
-    giver, taker = pair
-    with hms.connect(giver.address, **CONNECT) as conn, conn.session() as session:
+    source, target = pair
+    with hms.connect(source.address, **CONNECT) as conn, conn.session() as session:
         bodies = [b"%d" % number for number in range(MESSAGES)]
         session.producer(QUEUE).send_many([hms.Message(body) for body in bodies])
-    doomed = giver if side == "giver" else taker
+    doomed = source if side == "source" else target
     doomed.kill()
     boot_doomed(doomed, sync)
     deaths = []
-    got = consume(taker, doomed, deaths)
+    got = consume(target, doomed, deaths)
 
     assert deaths, "it was not killed: it made no such sync"
     assert sorted(got) == sorted(bodies)
@@ -87,13 +87,13 @@ def boot_doomed(doomed, sync):
     doomed._prefix = []
 
 
-def consume(taker, doomed, deaths):
+def consume(target, doomed, deaths):
     """Receive and acknowledge everything, and boot the node that dies on the way."""
     got, until, is_over = [], time.monotonic() + WAIT_S, threading.Event()
     watch = threading.Thread(target=boot_again, args=(doomed, is_over, deaths), daemon=True)
     watch.start()
     with (
-        hms.connect(taker.address, **CONNECT) as conn,
+        hms.connect(target.address, **CONNECT) as conn,
         conn.session(transacted=True) as session,
     ):
         consumer = session.consumer(QUEUE, prefetch=5)

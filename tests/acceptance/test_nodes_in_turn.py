@@ -185,7 +185,7 @@ class Committer(Client):
         self.finish(keys, lambda: self._producer.send_many(keys))
 
 
-class Taker(Client):
+class Receiver(Client):
     """Receives a few in each transaction, which is committed."""
 
     def __init__(self, *arguments):
@@ -230,7 +230,7 @@ def test_nothing_is_doubled_lost_or_denied_when_nodes_die_in_turn(record_propert
         clients = [
             Sender(books, addresses, "send"),
             Committer(books, addresses, "send-in-transaction"),
-            Taker(books, addresses, "take-in-transaction"),
+            Receiver(books, addresses, "take-in-transaction"),
             Acker(books, addresses, "take"),
         ]
         senders = [one.name for one in clients[:2]]

@@ -242,10 +242,10 @@ def test_the_audits_of_two_nodes_add_up_when_messages_moved(spark):
     """P9: what a node gave to another one has left it, and is accounted for at both."""
     config = {"hms": {"queue": {"orders": {"GLOBAL": "Y"}}}}
     with hms.testing.node(config=config, nodes=2) as first:
-        giver, taker = first.nodes
-        with hms.connect(taker.address) as near, near.session() as own:
+        source, target = first.nodes
+        with hms.connect(target.address) as near, near.session() as own:
             consumer = own.consumer(hms.Queue("orders"), prefetch=1)
-            with hms.connect(giver.address) as far, far.session() as other:
+            with hms.connect(source.address) as far, far.session() as other:
                 other.producer(hms.Queue("orders")).send_many([hms.Message(b"x")] * 50)
             for _ in range(30):
                 assert consumer.receive(timeout_s=30) is not None

@@ -11,25 +11,25 @@ import pytest
 
 from tests.support.cluster_rig import World
 
-GIVER, TAKER = 1, 2
+SOURCE, TARGET = 1, 2
 
 
 def _one(world):
-    world.nodes[GIVER].send(1)
+    world.nodes[SOURCE].send(1)
 
 
 def _three(world):
     for priority in (1, 9, 4):
-        world.nodes[GIVER].send(1, priority=priority)
+        world.nodes[SOURCE].send(1, priority=priority)
 
 
 def _mixed(world):
-    world.nodes[GIVER].send(2)
-    world.nodes[GIVER].send(2, is_persistent=False)
+    world.nodes[SOURCE].send(2)
+    world.nodes[SOURCE].send(2, is_persistent=False)
 
 
 def _expiring(world):
-    world.nodes[GIVER].send(3, ttl_ms=60_000)
+    world.nodes[SOURCE].send(3, ttl_ms=60_000)
 
 
 SCENARIOS = {
@@ -38,27 +38,27 @@ SCENARIOS = {
     "one by one": (_three, {"request_max": 1}),
     "persistent and not": (_mixed, {}),
     "expiring ones": (_expiring, {}),
-    "refused": (_three, {"limits": {TAKER: {"messages_max": 1}}}),
+    "refused": (_three, {"limits": {TARGET: {"messages_max": 1}}}),
 }
 ENDS = (
-    "giver dies",
-    "taker dies",
+    "source dies",
+    "target dies",
     "both die",
     "cut",
-    "giver cleans and dies",
-    "taker cleans and dies",
+    "source cleans and dies",
+    "target cleans and dies",
 )
 
 
 def _begin(name):
-    """The scenario's world, with messages at the giver and a consumer at the taker."""
+    """The scenario's world, with messages at the source and a consumer at the target."""
     fill, options = SCENARIOS[name]
     world = World(2, **options)
     world.link_all()
     world.settle()
     fill(world)
-    world.nodes[GIVER].sync()
-    world.nodes[TAKER].consume(credit=0)
+    world.nodes[SOURCE].sync()
+    world.nodes[TARGET].consume(credit=0)
     world.now_ms += 1000
     for node in world.nodes.values():
         node.tick()
@@ -114,16 +114,16 @@ def _offered(node):
 
 def _end(world, how):
     if how == "cut":
-        world.unlink(GIVER, TAKER)
-        world.link(GIVER, TAKER)
+        world.unlink(SOURCE, TARGET)
+        world.link(SOURCE, TARGET)
         return
     if "cleans" in how:
-        world.nodes[GIVER if "giver" in how else TAKER].clean()
-    dead = {"giver": (GIVER,), "taker": (TAKER,), "both": (GIVER, TAKER)}[how.split()[0]]
-    world.unlink(GIVER, TAKER)
+        world.nodes[SOURCE if "source" in how else TARGET].clean()
+    dead = {"source": (SOURCE,), "target": (TARGET,), "both": (SOURCE, TARGET)}[how.split()[0]]
+    world.unlink(SOURCE, TARGET)
     for index in dead:
         world.nodes[index].boot()
-    world.link(GIVER, TAKER)
+    world.link(SOURCE, TARGET)
 
 
 def _check(world, wanted, *, is_over):

@@ -94,14 +94,14 @@ def pushes(
     queue: GlobalQueue, own: Figures, peers: Mapping[int, Figures], movable: int
 ) -> list[Request]:
     """To whom to push, and how many; movable: those that did not arrive by a move just now."""
-    takers = {peer: theirs for peer, theirs in peers.items() if theirs.is_taking}
-    if not queue.full or own.length < queue.full or queue.scope is Scope.LOCAL_ONLY or not takers:
+    targets = {peer: theirs for peer, theirs in peers.items() if theirs.is_taking}
+    if not queue.full or own.length < queue.full or queue.scope is Scope.LOCAL_ONLY or not targets:
         return []
-    mean = (own.length + sum(f.length for f in takers.values())) // (1 + len(takers))
+    mean = (own.length + sum(f.length for f in targets.values())) // (1 + len(targets))
     above = min(surplus_of(queue, own), own.length - mean, movable)
     if above < max(2, queue.full // 8):
         return []
-    return _shares(queue, above, {p: mean - f.length for p, f in takers.items()})
+    return _shares(queue, above, {p: mean - f.length for p, f in targets.items()})
 
 
 def _shares(queue: GlobalQueue, above: int, missing: Mapping[int, int]) -> list[Request]:
@@ -114,8 +114,8 @@ def _shares(queue: GlobalQueue, above: int, missing: Mapping[int, int]) -> list[
 
 def drains(own: Figures, peers: Mapping[int, Figures], request_max: int) -> list[Request]:
     """Where everything goes before a node is taken away: to those that consume, then to all."""
-    takers = {peer: figures for peer, figures in peers.items() if figures.is_taking}
-    chosen = [p for p in sorted(takers) if takers[p].consumers] or sorted(takers)
+    targets = {peer: figures for peer, figures in peers.items() if figures.is_taking}
+    chosen = [p for p in sorted(targets) if targets[p].consumers] or sorted(targets)
     if not chosen or not own.length:
         return []
     share = min(request_max, -(-own.length // len(chosen)))

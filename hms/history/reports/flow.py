@@ -118,13 +118,13 @@ def _at_places(frame: "DataFrame") -> "DataFrame":
     is_arrival = frame.event.isin(*ARRIVALS)
     own = frame.where(~is_arrival | (frame.destination_kind == "queue")).withColumn("place", spot())
     taken = frame.where(is_arrival & (frame.destination_kind == "topic"))
-    taken = taken.withColumn("taker", F.explode("subscriptions")).withColumn(
+    taken = taken.withColumn("subscriber", F.explode("subscriptions")).withColumn(
         "place",
-        F.when(F.col("taker").startswith("queue:"), F.col("taker")).otherwise(
-            F.concat(F.lit("subscription:"), F.col("taker"))
+        F.when(F.col("subscriber").startswith("queue:"), F.col("subscriber")).otherwise(
+            F.concat(F.lit("subscription:"), F.col("subscriber"))
         ),
     )
-    return own.unionByName(taken.drop("taker"))
+    return own.unionByName(taken.drop("subscriber"))
 
 
 def spot() -> Any:

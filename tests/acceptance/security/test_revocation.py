@@ -384,8 +384,8 @@ def test_what_a_closed_consumer_had_is_told_truly(tmp_path):
         with hms.connect(node.address, **login) as connection:
             client, auto = (connection.session(ack=mode) for mode in modes)
             local = connection.session(transacted=True)
-            takers = [s.consumer(hms.Queue("orders"), prefetch=3) for s in (client, local, auto)]
-            got = [[taker.receive(timeout_s=5) for _ in range(2)] for taker in takers]
+            consumers = [s.consumer(hms.Queue("orders"), prefetch=3) for s in (client, local, auto)]
+            got = [[consumer.receive(timeout_s=5) for _ in range(2)] for consumer in consumers]
             local.producer(hms.Queue("payments")).send(got[1][0].body)
 
             change_security(node.security, lambda d: without(d, "u", "consume queue:orders"))
@@ -398,7 +398,7 @@ def test_what_a_closed_consumer_had_is_told_truly(tmp_path):
             with pytest.raises(hms.TransactionRolledBack, match="closed by the node"):
                 local.commit()
             with pytest.raises(hms.NotAuthorized):
-                takers[2].receive(timeout_s=5)
+                consumers[2].receive(timeout_s=5)
             lost = {
                 one.fields["message_id"] for one in told if isinstance(one, hms.AcknowledgeLost)
             }

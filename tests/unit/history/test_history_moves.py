@@ -32,8 +32,8 @@ def account(node, place):
     came, moved_in, moved_out, left = Counter(), Counter(), Counter(), Counter()
     for event in events_of(node):
         if event.event in ("sent", "forwarded"):
-            takers = event.subscriptions or [f"{event.destination_kind}:{event.destination}"]
-            if place in takers:
+            subscribers = event.subscriptions or [f"{event.destination_kind}:{event.destination}"]
+            if place in subscribers:
                 came[event.message_id] += 1
                 moved_in[event.message_id] += event.cause == "moved"
         elif event.event in ENDS and f"{event.destination_kind}:{event.destination}" == place:
@@ -49,22 +49,22 @@ def names(ids):
 
 def test_what_moved_is_in_both_histories_and_each_of_them_adds_up(world):
     """P9: a message that leaves a node by a move must not look lost there, nor made up here."""
-    giver, taker = world.nodes.values()
-    giver.send(50)
-    taker.send(5)
-    giver.sync()
-    taker.sync()
-    taker.consume(credit=0)
+    source, target = world.nodes.values()
+    source.send(50)
+    target.send(5)
+    source.sync()
+    target.sync()
+    target.consume(credit=0)
     world.tick()
 
-    sent, _, moved_out, here = account(giver, f"queue:{QUEUE}")
-    came, moved_in, none, there = account(taker, f"queue:{QUEUE}")
+    sent, _, moved_out, here = account(source, f"queue:{QUEUE}")
+    came, moved_in, none, there = account(target, f"queue:{QUEUE}")
 
     assert len(moved_out) > 0 == len(none)
     assert moved_out == moved_in
     assert (len(sent), len(came)) == (50, 5 + len(moved_in))
-    assert sorted(here) == names(giver.held())
-    assert sorted(there) == names(taker.held())
+    assert sorted(here) == names(source.held())
+    assert sorted(there) == names(target.held())
 
 
 def test_a_message_that_comes_back_is_counted_each_time(world):
@@ -104,17 +104,17 @@ def test_an_offer_that_was_refused_is_no_move():
 
 def test_a_publication_that_went_over_left_the_relay_and_came_by_a_move(world):
     """What waits for a node that is away stands in a queue like any other."""
-    giver, taker = world.nodes.values()
-    taker.subscribe(durable="all", credit=0)
+    source, target = world.nodes.values()
+    target.subscribe(durable="all", credit=0)
     world.tick()
-    giver.send(4, producer=2)
-    giver.sync()
+    source.send(4, producer=2)
+    source.sync()
     world.settle()
 
-    moved = [event for event in events_of(giver) if event.event == "moved"]
-    came = [event for event in events_of(taker) if event.cause == "moved"]
+    moved = [event for event in events_of(source) if event.event == "moved"]
+    came = [event for event in events_of(target) if event.cause == "moved"]
 
     assert len(moved) == 4
     assert [e.message_id for e in moved] == [e.message_id for e in came]
     assert {e.destination for e in came} == {TOPIC}
-    assert not account(giver, f"queue:{moved[0].destination}")[3]
+    assert not account(source, f"queue:{moved[0].destination}")[3]

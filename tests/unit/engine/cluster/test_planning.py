@@ -73,10 +73,10 @@ def test_full_queues_together_do_not_flood_a_short_one(lengths):
     """All push at the same moment, each by the figures of all."""
     queue = GlobalQueue("orders", request_max=10_000, full=100)
     after = list(lengths)
-    for giver, length in enumerate(lengths):
-        peers = {i: Figures(n) for i, n in enumerate(lengths) if i != giver}
+    for source, length in enumerate(lengths):
+        peers = {i: Figures(n) for i, n in enumerate(lengths) if i != source}
         for peer, most in pushes(queue, Figures(length), peers, length):
-            after[giver] -= most
+            after[source] -= most
             after[peer] += most
 
     assert sum(after) == sum(lengths)
