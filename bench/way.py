@@ -1,4 +1,5 @@
-"""The way of one message alone, counted: `python -m bench.way`; Python calls, files and wake-ups.
+"""The way of one message, and of one call, alone: `python -m bench.way`; Python calls, files and
+wake-ups.
 
 A real node and a real client (journal, persistent, 1 KiB, session AUTO, the defaults) run under a
 profile function that notes each call of a Python function. Messages follow one another with pauses,
@@ -18,6 +19,9 @@ A message goes two ways. To a queue without a consumer, up to its confirmation:
 
 And its whole life, to a consumer that waits in receive(): sent, confirmed, delivered, received,
 acknowledged, and that confirmed. How often upkeep is due is chance, so no limit holds for it.
+
+A call (W8) goes from tpcall() through the node to a service in a process of its own, and its reply
+back: what each of the three does for it, the function of the service included.
 """
 
 import argparse
@@ -25,19 +29,23 @@ import itertools
 import json
 import math
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter, sleep
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import hms
+import tpmon
 from hms.boot import node as node_module
 from hms.testing import node
+from tpmon.server import Server
 
 __all__ = ["LIMITS", "Figures", "main", "measured"]
 
@@ -67,9 +75,13 @@ LIMITS: dict[str, Figures] = {
     "life: client": Figures(76, 21, 58),
     "life: client, background": Figures(31, 12, 23),
     "life: node": Figures(139, 39, 113),
+    "call: client": Figures(45, 15, 33),
+    "call: node": Figures(80, 22, 60),
+    "call: service": Figures(32, 13, 26),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")
+_CALL = ("call: client", "call: node", "call: service")
 _UPKEEP = "life: node, upkeep"
 UPKEEP = {
     *("Gateway._tend", "PeerTable.look", "name_of"),
@@ -142,7 +154,41 @@ def _serve(out: Path, command: Sequence[str]) -> int:
         out.write_text(json.dumps(_calls(notes)), encoding="utf-8")
 
 
+# the service
+
+_ECHO = "hms.boot.bench.echo"
+
+
+def _run_service(out: Path, address: str) -> int:
+    """Serve ECHO until SIGTERM, and write down the calls of the thread that runs it."""
+    server = Server(_ECHO, address, on_serving=lambda: print("ready", flush=True))
+    notes, me = _watch(), threading.get_ident()
+    try:
+        server.run()
+    finally:
+        sys.setprofile(None)
+        ours = [call for call in _calls(notes) if call.thread == me]
+        out.write_text(json.dumps(ours), encoding="utf-8")
+    return 0
+
+
+@contextmanager
+def _service(out: Path, address: str) -> Iterator[None]:
+    """The service in a process of its own."""
+    command = [sys.executable, "-m", "bench.way", "--service", str(out), "--connect", address]
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline(), "the service did not start"
+            yield
+        finally:
+            process.terminate()
+
+
 # the client
+
+
+_STEPS = ("_send", "_receive", "_call")
 
 
 def _send(producer: hms.Producer, body: bytes) -> None:
@@ -151,6 +197,10 @@ def _send(producer: hms.Producer, body: bytes) -> None:
 
 def _receive(consumer: hms.Consumer) -> None:
     assert consumer.receive(60) is not None
+
+
+def _call(body: bytes) -> None:
+    tpmon.tpcall("ECHO", body)
 
 
 class _Receiver:
@@ -198,13 +248,28 @@ def _drive(address: str, count: int, cuts: dict[str, list[float]]) -> None:
         receiver.close()
 
 
+def _drive_calls(address: str, count: int, cuts: list[float]) -> None:
+    """Make calls alone, and note when each of them begins."""
+    body = bytes(SIZE_BYTES)
+    os.environ["HMS_ADDRESS"] = address
+    tpmon.tpstart()
+    try:
+        for nth in range(WARM_UP + count + 1):
+            if nth >= WARM_UP:
+                cuts.append(perf_counter())
+            _call(body)
+            sleep(PAUSE_S if nth >= WARM_UP else PAUSE_S / 4)
+    finally:
+        tpmon.tpend()
+
+
 def _ours(calls: Sequence[Call]) -> list[Call]:
-    """The client's calls without those of this bench: what its threads do inside send() and
-    receive(), and all that the library's own threads do."""
+    """The client's calls without those of this bench: what its threads do inside send(), receive()
+    and tpcall(), and all that the library's own threads do."""
     inside: dict[int, bool] = {}
     found = []
     for call in calls:
-        if call.name in ("_send", "_receive") and call.file == "bench/way.py":
+        if call.name in _STEPS and call.file == "bench/way.py":
             inside[call.thread] = not call.is_end
             found.append(call._replace(is_end=True))
         elif inside.get(call.thread, call.file != "bench/way.py"):
@@ -213,7 +278,7 @@ def _ours(calls: Sequence[Call]) -> list[Call]:
 
 
 def _own(calls: Sequence[Call]) -> list[Call]:
-    """What the application's threads do, in send() and receive()."""
+    """What the application's threads do, in send(), receive() and tpcall()."""
     threads = {call.thread for call in calls if call.file == "bench/way.py"}
     return [call for call in calls if call.thread in threads]
 
@@ -290,23 +355,25 @@ class Measured(NamedTuple):
 
 def measured(count: int, folder: Path) -> Measured:
     """Send so many messages each way, and tell how they went."""
-    cuts: dict[str, list[float]] = {"kept": [], "read": []}
+    cuts: dict[str, list[float]] = {"kept": [], "read": [], "call": []}
     with tempfile.TemporaryDirectory(prefix="bench-", dir=folder) as place:
-        out = Path(place) / "calls.json"
+        out, service_out = Path(place) / "calls.json", Path(place) / "service.json"
         prefix = [sys.executable, "-m", "bench.way", "--serve", str(out)]
         config = {"hms": {"queue": {"kept": {}, "read": {}}}}
         with node(store=Path(place) / "store", config=config, command_prefix=prefix) as running:
-            notes = _watch("Transport.send", "_send", "_receive")
+            notes = _watch("Transport.send", *_STEPS)
             try:
                 _drive(running.address, count, cuts)
+                with _service(service_out, running.address):
+                    _drive_calls(running.address, count, cuts["call"])
             finally:
                 sys.setprofile(None)
                 threading.setprofile(None)
             running.stop()
-        of_node = [Call(*one) for one in json.loads(out.read_text(encoding="utf-8"))]
-    of_node, upkeep = _apart(sorted(of_node))
+        of_node, of_service = map(_read_calls, (out, service_out))
+    of_node, upkeep = _apart(of_node)
     client = _ours(_calls(notes))
-    parts: dict[str, list[list[Call]]] = {name: [] for name in (*LIMITS, *_LIFE, _UPKEEP)}
+    parts: dict[str, list[list[Call]]] = {name: [] for name in (*LIMITS, _UPKEEP)}
     for ours, theirs in zip(
         _split(client, cuts["kept"]), _split(of_node, cuts["kept"]), strict=True
     ):
@@ -322,9 +389,18 @@ def measured(count: int, folder: Path) -> Measured:
         parts["life: client, background"].append([call for call in ours if call not in own])
         parts["life: node"].append(theirs)
     parts[_UPKEEP] += _split(upkeep, cuts["read"])
+    sides = (_own(client), of_node, of_service)
+    for name, calls in zip(_CALL, sides, strict=True):
+        parts[name] += _split(calls, cuts["call"])
     usual = {name: _usual(ways) for name, ways in parts.items()}
     usual["whole life"] = [call for name in _LIFE for call in usual[name]]
+    usual["whole call"] = [call for name in _CALL for call in usual[name]]
     return Measured({name: _figures(way) for name, way in usual.items()}, usual)
+
+
+def _read_calls(file: Path) -> list[Call]:
+    """What another process has noted."""
+    return sorted(Call(*one) for one in json.loads(file.read_text(encoding="utf-8")))
 
 
 def _usual(ways: Sequence[Sequence[Call]]) -> list[Call]:
@@ -377,16 +453,22 @@ def _show(calls: Sequence[Call]) -> None:
 
 def main() -> int:
     """Measure and tell."""
-    made = argparse.ArgumentParser(description="The way of one message alone, counted.")
+    made = argparse.ArgumentParser(description="The way of one message or call alone, counted.")
     made.add_argument("--count", type=int, default=30)
     made.add_argument("--data", type=Path, default=QUICK)
     made.add_argument(
-        "--list", choices=[*LIMITS, *_LIFE, "whole life"], help="the calls of one part, in order"
+        "--list",
+        choices=[*LIMITS, "whole life", "whole call"],
+        help="the calls of one part, in order",
     )
     made.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    made.add_argument("--service", type=Path, help=argparse.SUPPRESS)
+    made.add_argument("--connect", help=argparse.SUPPRESS)
     options, rest = made.parse_known_args()
     if options.serve is not None:
         return _serve(options.serve, rest)
+    if options.service is not None:
+        return _run_service(options.service, options.connect)
     found = measured(options.count, options.data)
     if options.list:
         _show(found.calls[options.list])

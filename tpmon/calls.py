@@ -10,6 +10,8 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+import msgspec
+
 from hms.client.core import current_transaction
 from hms.client.core.blocking_connection import Connection
 from hms.client.core.calls import GRACE_S, give_up
@@ -56,8 +58,7 @@ class TPSTART_T:  # noqa: N801 - Tmax's name
     flags: int = 0
 
 
-@dataclass(slots=True)
-class TpReply:
+class TpReply(msgspec.Struct):
     """What a service replied; unpacks as (tperrno, tpurcode, data)."""
 
     tperrno: int
@@ -114,9 +115,12 @@ def tpcall(
     if timeout_s is None:
         timeout_s = patience_s(context, flags)
     may_wait = not flags & TPNOBLOCK
-    connection = context.connection
-    with current_transaction.outside(is_it=bool(flags & TPNOTRAN)):
-        result, reply = connection.run_service(svc, data, kind, timeout_s, may_wait=may_wait)
+    run = partial(context.connection.run_service, svc, data, kind, timeout_s, may_wait=may_wait)
+    if flags & TPNOTRAN:
+        with current_transaction.outside():
+            result, reply = run()
+    else:
+        result, reply = run()
     return _reply(svc, result, reply, wanted=kind if flags & TPNOCHANGE else None)
 
 

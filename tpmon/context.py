@@ -66,9 +66,8 @@ def find() -> Context | None:
     return _context.get()
 
 
-def enter(context: Context | None) -> None:
-    """Make it the one of this thread or task."""
-    _context.set(context)
+enter: Callable[[Context | None], object] = _context.set
+"""Make a context the one of this thread or task."""
 
 
 def gettperrno() -> int:
@@ -93,11 +92,11 @@ def keeps_tperrno(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(function)
     def kept(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        note(0)
+        _tperrno.set(0)
         try:
             return function(*args, **kwargs)
         except HmsError as error:
-            note(error.tperrno)
+            _tperrno.set(error.tperrno)
             raise
 
     return kept

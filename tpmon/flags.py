@@ -11,6 +11,8 @@ FLAGS_MAX = (1 << 63) - 1
 
 def check_flags(what: str, flags: int, allowed: int) -> None:
     """InvalidArgument for flags that mean nothing here."""
+    if flags.__class__ is int and not flags & ~allowed:
+        return
     strange = check_number("flags", flags, -FLAGS_MAX, FLAGS_MAX) & ~allowed
     if strange:
         raise InvalidArgument(what=what, detail=f"flags {strange:#x} do not belong there")

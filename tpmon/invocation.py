@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import nullcontext
 from time import perf_counter_ns
 from types import CoroutineType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -49,7 +49,7 @@ _LOGGER.addFilter(RepeatedFailures())
 RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True):
     """The result of a call; is_last: the handler wants the server to end after it."""
 
     head: ResultHead
@@ -128,12 +128,17 @@ def _run(
     run_coroutine: RunCoroutine | None,
 ) -> Outcome:
     try:
-        returned = _returned(handlers, head, data, speaker)
+        offer = handlers.get(head.service) or handlers.offer(head.service)  # ServiceNotFound
+        if offer.takes:
+            _check_type(offer.takes, head)
+        returned = offer.handler(_request(head, data, speaker))
+        if offer.is_conversation:
+            returned = _converse(head.service, returned, speaker)
         if run_coroutine is not None and isinstance(returned, CoroutineType):
             returned = run_coroutine(returned)
         return _result(head, returned, answer_bytes_max)
     except (SystemExit, KeyboardInterrupt) as wish:
-        return _failed(head, _said(wish))._replace(is_last=True)
+        return msgspec.structs.replace(_failed(head, _said(wish)), is_last=True)
     except (Reject, Retry) as verdict:
         return _judged(head, verdict)
     except (ServiceInputError, ConversationProtocol) as error:
@@ -144,17 +149,6 @@ def _run(
     except BaseException as fault:
         _LOGGER.exception("service %s failed", head.service)
         return _failed(head, _said(fault))
-
-
-def _returned(handlers: Registry, head: InvokeHead, data: bytes, speaker: Speaker | None) -> Any:
-    """What the handler returns, a conversation at its end."""
-    offer = handlers.offer(head.service)
-    if offer.takes:
-        _check_type(offer.takes, head)
-    returned = offer.handler(_request(head, data, speaker))
-    if offer.is_conversation:
-        return _converse(head.service, returned, speaker)
-    return returned
 
 
 def _check_type(takes: Sequence[str], head: InvokeHead) -> None:
@@ -208,20 +202,21 @@ def _message(head: InvokeHead, body: bytes) -> Any:
 
 
 def _result(head: InvokeHead, returned: Any, answer_bytes_max: int) -> Outcome:
-    is_result = isinstance(returned, ServiceResult)
-    result = returned if is_result else ServiceResult(TPSUCCESS, 0, returned)
-    # What a listener returns goes nowhere, so it need not be data.
-    wanted = result.data if is_result or not head.is_message else None
+    said, rcode, forward, wanted = TPSUCCESS, 0, "", returned
+    if isinstance(returned, ServiceResult):
+        said, rcode, forward = returned.rval, returned.rcode, returned.forward
+        wanted = returned.data
+    elif head.is_message:
+        wanted = None  # what a listener returns goes nowhere, so it need not be data
     kind, data = encode_data(wanted)
     if len(data) > answer_bytes_max:
         limit = f"{answer_bytes_max} that the node takes"
         return _failed(head, f"its answer of {len(data)} bytes is above the {limit}")
-    if result.forward and head.mode:
+    if forward and head.mode:
         return _failed(head, "a conversation cannot be forwarded")
-    rval = TPSUCCESS if result.rval == TPSUCCESS else TPFAIL
-    is_last = result.rval == TPEXIT
-    sent = ResultHead(head.call, rval, result.rcode, kind, forward=result.forward)
-    return Outcome(sent, data, is_last)
+    rval = TPSUCCESS if said == TPSUCCESS else TPFAIL
+    sent = ResultHead(head.call, rval, rcode, kind, forward=forward)
+    return Outcome(sent, data, said == TPEXIT)
 
 
 def _judged(head: InvokeHead, verdict: Reject | Retry) -> Outcome:

@@ -19,7 +19,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+
+import msgspec
 
 from hms.client.core.blocking_connection import Connection
 from hms.client.core.link import State
@@ -52,7 +53,7 @@ class _Mark(enum.Enum):
     LAST = "no call comes behind this"
 
 
-class _Invocation(NamedTuple):
+class _Invocation(msgspec.Struct, frozen=True):
     """A call, and the login under which it came."""
 
     head: InvokeHead
@@ -205,35 +206,34 @@ class Server:
         self._interrupt()
 
     def _next(self) -> _Invocation | _Mark:
-        taken: list[_Invocation | _Mark] = []
-
-        def is_taken() -> bool:
+        """What comes next; several threads may have seen it, and one of them gets it."""
+        waiting = self._invocations
+        while True:
+            if not waiting.qsize():
+                self._connection.driver.wait_until(self, waiting.qsize)
             try:
-                taken.append(self._invocations.get_nowait())
+                return waiting.get_nowait()
             except queue.Empty:
-                return False
-            return True
-
-        if not is_taken():
-            self._connection.driver.wait_until(self, is_taken)
-        return taken[0]
+                continue
 
     def _run(self, invocation: _Invocation, context: Context) -> None:
         """Run a call and send its result."""
-        head, data, login = invocation
-        if not self._is_still(login):
+        head, login, link = invocation.head, invocation.login, self._connection.link
+        if link.welcome is not login or link.state is not State.UP:
             return
-        answer_bytes_max = self._connection.link.limits.message_bytes_max
+        answer_bytes_max = link.limits.message_bytes_max
         enter(context)  # a handler may have made another one its own
-        run = partial(invoke, self._services, head, data, answer_bytes_max)
+        run = partial(invoke, self._services, head, invocation.data, answer_bytes_max)
         if head.mode:
             with speaking(context, head) as speaker:
                 outcome = self._in_transaction(head, partial(run, speaker, self._loop.run))
-        else:
+        elif head.transaction or head.is_autotran or head.service in self._services.transactional:
             outcome = self._in_transaction(head, partial(run, None, self._loop.run))
+        else:
+            outcome = run(None, self._loop.run)
         if outcome.is_last:
             self.stop()
-        if self._is_still(login):
+        if link.welcome is login and link.state is State.UP:
             self._connection.send_result(outcome.head, outcome.data)
         else:
             _LOGGER.warning("the result of %s is dropped: its connection is lost", head.service)
@@ -253,10 +253,6 @@ class Server:
     @property
     def _is_lost_for_good(self) -> bool:
         return self._connection.link.state is State.ENDED
-
-    def _is_still(self, login: Welcome | None) -> bool:
-        link = self._connection.link
-        return link.state is State.UP and link.welcome is login
 
     def _leave(self) -> None:
         """Offer nothing more, then run what the node had sent before it knew."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import msgspec
+
 from hms.client.core.service_data import Data, encode_data
 from hms.errors.catalogue import InvalidArgument, ServiceNotFound, ServiceTaken
 from tpmon.constants import TPEXIT, TPFAIL, TPSUCCESS
@@ -30,8 +32,7 @@ TRANSACTIONS = ("", "required", "mandatory", "never")
 TYPES = ("STRING", "CARRAY", "FIELD", "JSON", "NONE")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One call of a service.
 
     data: what the caller sent, for a listener the message's body; message: the message, for a
@@ -116,6 +117,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._offers: dict[str, Offer] = {}
+        self.transactional: set[str] = set()
+        """Those that do not just take the transaction that there is."""
         self.get = self._offers.get
         """What is known of a service; None when there is none of that name."""
 
@@ -143,11 +146,14 @@ class Registry:
             raise InvalidArgument(what=f"service {name}", detail="a conversation has none")
         if self._offers.setdefault(name, offer).handler is not handler:
             raise ServiceTaken(service=name)
+        if self._offers[name].transaction:
+            self.transactional.add(name)
 
     def remove(self, name: str) -> None:
         """Remove a service; ServiceNotFound."""
         if self._offers.pop(name, None) is None:
             raise ServiceNotFound(service=name)
+        self.transactional.discard(name)
 
     def find(self, name: str) -> Handler:
         """The function of a service; ServiceNotFound."""

@@ -409,7 +409,7 @@ class Broker:
         elif envelope.kind is Kind.SCHEDULE:
             self._schedule(number, envelope, head, refused, now_ms, fx)
         else:
-            is_done = self._serve_any(number, envelope, head, now_ms, fx)
+            is_done = self._serve(number, envelope, head, now_ms, fx)
         return is_done
 
     def _refuse(
@@ -466,33 +466,28 @@ class Broker:
         if envelope.kind is Kind.RESULT and number is not None:
             self.registry.dismiss(number, now_ms, fx)
 
-    def _serve_any(
-        self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects
-    ) -> bool:
-        """Any other command. False: see _apply_one()."""
-        if envelope.kind is Kind.GOODBYE:
-            return self._dismiss(number, now_ms, fx)
-        self._serve(number, envelope, head, now_ms, fx)
-        return True
-
-    def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects) -> None:
+    def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects) -> bool:
         """A CALL from a client, a RESULT from a server, a part of their conversation, a NOTICE, a
-        block of a file."""
-        if envelope.kind is Kind.AUTH:
-            self._entrance.renew(number, envelope.correlation, head, now_ms)
-        elif envelope.kind is Kind.NOTICE:
-            notices = self.registry.notices(number, head[0], head[1])
-            fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
-        elif envelope.kind is Kind.FILE:
-            self._transfers.block(number, envelope.correlation, head[0], head[1], now_ms)
-        elif envelope.kind is Kind.CALL:
+        block of a file, a good-bye. False: see _apply_one()."""
+        kind = envelope.kind
+        if kind is Kind.CALL:
             login = self.registry.logins.get(number)
             origin = Origin(number, envelope.correlation, user=login.user if login else "")
             self.monitor.call(origin, head[0], head[1], now_ms)
-        elif envelope.kind is Kind.TALK:
-            self.monitor.talk(number, head[0], head[1])
-        else:
+        elif kind is Kind.RESULT:
             self.monitor.result(number, head[0], head[1], now_ms)
+        elif kind is Kind.TALK:
+            self.monitor.talk(number, head[0], head[1])
+        elif kind is Kind.FILE:
+            self._transfers.block(number, envelope.correlation, head[0], head[1], now_ms)
+        elif kind is Kind.NOTICE:
+            notices = self.registry.notices(number, head[0], head[1])
+            fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
+        elif kind is Kind.AUTH:
+            self._entrance.renew(number, envelope.correlation, head, now_ms)
+        else:
+            return self._dismiss(number, now_ms, fx)
+        return True
 
     def _check_space(self, number: int, head: SendHead, refused: str) -> None:
         """A full disk refuses new messages, not those that it has and that come again."""
@@ -711,8 +706,8 @@ class Broker:
                 self.around.storage.lead_here()
             else:
                 self.around.storage.notify()
-        elif fx.out:
-            self.release(store.durable_lsn)
+        elif fx.out and (delivers := self.releases.release(store.durable_lsn)):
+            self._call_listeners(delivers)
 
     def _go_on(self, hung: Sequence[str], *, is_behind: bool) -> None:
         """End server processes that hang; have the next slice done behind what waits now."""

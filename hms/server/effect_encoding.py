@@ -26,7 +26,9 @@ def encode_effect(effect: Said, payloads_of: PayloadsOf | None = None) -> Frame:
         body = b"" if effect.value is None else encode(effect.value)
         return frame(Kind.REPLY, body, effect.correlation)
     if isinstance(effect, Words):
-        return frame(effect.kind, _words(effect), effect.correlation)
+        data = effect.data
+        body = _words(effect) if data is None else encode_with_body(effect.content, data)
+        return frame(effect.kind, body, effect.correlation)
     if isinstance(effect, Refusal):
         return frame(Kind.ERROR, encode_error(effect.error), effect.correlation)
     if isinstance(effect, Ready):
@@ -39,9 +41,7 @@ def encode_effect(effect: Said, payloads_of: PayloadsOf | None = None) -> Frame:
 def _words(effect: Words) -> bytes:
     if isinstance(effect.content, HmsError):
         return encode_error(effect.content)
-    if effect.data is None:
-        return encode(effect.content)
-    return encode_with_body(effect.content, effect.data)
+    return encode(effect.content)
 
 
 def delivered_rows(

@@ -87,7 +87,8 @@ class EffectRelease:
         if not fx.out:
             return False
         must_wait = len(fx.records) > fx.unawaited or fx.must_wait
-        if not (must_wait or (self._held and self._is_behind(fx.out))):
+        is_any_waiting = self._held and self._released != self._added
+        if not (must_wait or (is_any_waiting and self._is_behind(fx.out))):
             self._at_once.append(fx.out)
             return False
         if self._released == self._added:

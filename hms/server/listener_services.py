@@ -24,7 +24,8 @@ def drain_monitor(engine: Engine, monitor: ServiceMonitor, now_ms: int, fx: Effe
     hung: list[str] = []
     grant = partial(_grant, engine, now_ms, fx)
     while monitor.effects or monitor.changed:
-        monitor.release_orphans()
+        if monitor.changed:
+            monitor.release_orphans()
         effects = monitor.effects.copy()
         monitor.effects.clear()
         for effect in effects:
@@ -35,7 +36,8 @@ def drain_monitor(engine: Engine, monitor: ServiceMonitor, now_ms: int, fx: Effe
                 monitor.settled(effect.origin.connection, effect.origin.consumer)
             else:
                 fx.out.append(_words_of(effect))
-        monitor.feed(grant)
+        if monitor.changed:
+            monitor.feed(grant)
     return hung
 
 

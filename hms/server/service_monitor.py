@@ -25,7 +25,7 @@ class Verdict:
     RELEASED = 3  # the node's own: no server ever saw it
 
 
-class Origin(NamedTuple):
+class Origin(msgspec.Struct, frozen=True):
     """Who asked: a client's CALL, or a listener (then session is set, correlation unused). user:
     whose CALL it is, at a node that checks logins."""
 

@@ -107,22 +107,25 @@ class CallScheduler:
         service = self.services[call.head.service]
         service.running -= 1
         self.changed.add(service.name)
-        self.forget_if_unused(service)
+        if not service.servers:
+            self.forget_if_unused(service)
 
     def now_idle(self, server: Server) -> None:
         """Give a server with a free place the call whose turn it is, or note that it is idle."""
-        offered = [self.services[name] for name in server.services]
+        services = self.services
         while server.free > 0:
-            waiting = [service for service in offered if service.waiting and service.may_run]
+            waiting = []
+            for name in server.services:
+                service = services[name]
+                if service.waiting and service.running < service.running_max:
+                    waiting.append(service)
             if not waiting:
-                break
+                for name in server.services:
+                    services[name].idle[server.connection] = server
+                self.changed.update(server.services)
+                return
             first = min(waiting, key=lambda one: (-one.rules.priority, one.waiting[0].arrival))
             self._run(self._take_first(first), server)
-        if server.free <= 0:
-            return
-        for service in offered:
-            service.idle[server.connection] = server
-            self.changed.add(service.name)
 
     def not_idle(self, server: Server) -> None:
         """It gets no calls."""
@@ -132,7 +135,7 @@ class CallScheduler:
 
     def fill(self, service: Service) -> None:
         """Run what waits for a place in the service's concurrency."""
-        while service.waiting and service.idle and service.may_run:
+        while service.waiting and service.idle and service.running < service.running_max:
             self._run(self._take_first(service), next(iter(service.idle.values())))
 
     def _take_first(self, service: Service) -> Call:
@@ -141,21 +144,15 @@ class CallScheduler:
         return call
 
     def check_room(self, service: Service, data_bytes: int, *, may_wait: bool) -> None:
-        """Refuse a call that would have to wait and may not, or for which there is no room."""
-        count = len(service.waiting)
-        if service.idle and service.may_run:
-            return
+        """Refuse a call that has to wait and may not, or for which there is no room."""
         if not may_wait:
             raise ServiceBusy(service=service.name)
+        count = len(service.waiting)
         if count >= CALLS_WAITING_MAX:
             raise ServiceLimit(service=service.name, count=count, limit=CALLS_WAITING_MAX)
         if self.bytes_waiting + data_bytes > self._bytes_waiting_max:
             count, limit = self.bytes_waiting, self._bytes_waiting_max
             raise TooManyRequests(what="bytes of calls", count=count, limit=limit)
-
-    def asks(self, connection: int) -> None:
-        """A call begins of that connection."""
-        self.asked[connection] = self.asked.get(connection, 0) + 1
 
     def asked_before(self, call: Call) -> None:
         """A call has ended; of one whose connection is gone nothing is counted."""
@@ -168,12 +165,12 @@ class CallScheduler:
 
     def start(self, call: Call) -> None:
         """Run a call, or have it wait for its turn."""
-        service = self.service(call.head.service)
+        service = self.services.get(call.head.service) or self.service(call.head.service)
         self._arrivals += 1
         call.arrival = self._arrivals
         if call.deadline_ms:
             self.await_until(call.deadline_ms)
-        if service.idle and service.may_run:
+        if service.idle and service.running < service.running_max:
             self._run(call, next(iter(service.idle.values())))
         else:
             service.waiting.append(call)
@@ -187,12 +184,13 @@ class CallScheduler:
             idle = self.services[name].idle
             if idle.pop(server.connection, None) is not None and is_free:
                 idle[server.connection] = server
-        self.services[call.head.service].running += 1
+        service = self.services[call.head.service]
+        service.running += 1
         self._next += 1
         self.running[call.number] = call
-        if limit_ms := self.services[call.head.service].rules.limit_ms:
+        if limit_ms := service.rules.limit_ms:
             self.await_until(call.began_ms + limit_ms)
-        is_autotran = self.services[call.head.service].rules.autotran
+        is_autotran = service.rules.autotran
         head = msgspec.structs.replace(call.head, call=call.number, is_autotran=is_autotran)
         self.effects.append(Invoke(server.connection, head, call.data))
         call.data = b""

@@ -35,7 +35,7 @@ from hms.wire.structures import CallHead, InvokeHead, ResultHead
 from tpmon.scheduling.call_scheduler import CALL_BYTES_WAITING_MAX, CallScheduler
 from tpmon.scheduling.conversation_relay import MODES, ConversationRelay
 from tpmon.scheduling.listener_dispatch import ListenerDispatch
-from tpmon.scheduling.monitor_state import Call, Rules, Server
+from tpmon.scheduling.monitor_state import Call, Rules, Server, Service
 from tpmon.scheduling.service_registry import ServiceRegistry
 
 __all__ = ["Answer", "Invoke", "Kill", "Load", "Monitor", "Origin", "Rules", "Say"]
@@ -102,16 +102,18 @@ class Monitor:
 
     def call(self, origin: Origin, head: CallHead, data: bytes, now_ms: int) -> None:
         """A client's CALL."""
-        self._calls.times.now_ms = now_ms
-        service = self._calls.services.get(head.service)
-        if service is None or not service.is_offered:
+        calls = self._calls
+        calls.times.now_ms = now_ms
+        service = calls.services.get(head.service)
+        if service is None or not (service.servers or service.is_offered):
             if not self._is_beginning:
                 raise ServiceNotFound(service=head.service)
             service = self._registry.expect(head.service)
         if head.mode not in MODES:
             raise InvalidArgument(what="mode", detail=f"{head.mode} is no mode of a call")
-        timeout_ms = self._timeout_ms(head)
-        self._calls.check_room(service, len(data), may_wait=head.may_wait)
+        timeout_ms = self._timeout_ms(head, service)
+        if not service.idle or service.running >= service.running_max:
+            calls.check_room(service, len(data), may_wait=head.may_wait)
         deadline_ms = now_ms + timeout_ms if timeout_ms else 0
         invoke = InvokeHead(
             head.service,
@@ -127,8 +129,9 @@ class Monitor:
         call = Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted)
         if head.mode:
             self._conversations.begin(call)
-        self._calls.asks(origin.connection)
-        self._calls.start(call)
+        connection = origin.connection
+        calls.asked[connection] = calls.asked.get(connection, 0) + 1
+        calls.start(call)
 
     def result(self, connection: int, head: ResultHead, data: bytes, now_ms: int = 0) -> None:
         """A server ended a call; a result that nobody waits for any more is dropped."""
@@ -154,8 +157,9 @@ class Monitor:
             )
             self._calls.end(call, plain, data)
         self._calls.now_idle(server)
-        if name in self._calls.services:
-            self._calls.fill(self._calls.services[name])
+        service = self._calls.services.get(name)
+        if service is not None and service.waiting:
+            self._calls.fill(service)
 
     def message_of(self, connection: int, number: int) -> object:
         """What a listener was given that this server runs the service for now; else None."""
@@ -210,13 +214,13 @@ class Monitor:
 
     # inside
 
-    def _timeout_ms(self, head: CallHead) -> int:
+    def _timeout_ms(self, head: CallHead, service: Service) -> int:
         """How long the caller waits; 0 for ever. A conversation has no end of its own."""
         if not 0 <= head.timeout_ms <= TIMEOUT_MS_MAX:
             raise InvalidArgument(what="timeout_ms", detail=f"{head.timeout_ms} is out of range")
         if head.mode:
             return 0
-        return head.timeout_ms or self._calls.service(head.service).rules.block_ms or self._block_ms
+        return head.timeout_ms or service.rules.block_ms or self._block_ms
 
     def _limit(self, server: Server, now_ms: int) -> None:
         """A service that runs past its limit: its caller is told, its process ended."""
@@ -267,9 +271,13 @@ class Monitor:
     def _count(self, server: Server, call: Call, head: ResultHead) -> None:
         """Into the counts of the service, which has it already if it ended before, and of the
         server."""
-        error = _said(head)
-        tallies = [] if call.is_ended else [self._calls.tally(call.head.service)]
-        tallies += [self._registry.tally_of(server)] if server.group else []
+        error = "" if head.rval == TPSUCCESS and not head.error_number else _said(head)
+        name, tallies = call.head.service, []
+        if not call.is_ended:
+            service = self._calls.services.get(name)
+            tallies.append(self._calls.tally(name) if service is None else service.tally)
+        if server.group:
+            tallies.append(self._registry.tally_of(server))
         for tally in tallies:
             tally.ended(head.elapsed_us)
             if error:

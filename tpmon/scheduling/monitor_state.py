@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import msgspec
@@ -109,16 +110,16 @@ class Service:
     is_expected: bool = False
     expected_until_ms: int | None = None
     last_group: str = ""
+    running_max: float = field(init=False)
+    """How many may run at once."""
+
+    def __post_init__(self) -> None:
+        self.running_max = self.rules.concurrency or inf
 
     @property
     def is_offered(self) -> bool:
         """Whether a call of it makes sense."""
         return bool(self.servers) or self.is_expected
-
-    @property
-    def may_run(self) -> bool:
-        """Whether its concurrency allows one more."""
-        return not self.rules.concurrency or self.running < self.rules.concurrency
 
     @property
     def slots(self) -> int:

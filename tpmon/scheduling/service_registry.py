@@ -205,7 +205,10 @@ class ServiceRegistry:
 
     def release_orphans(self) -> None:
         """Give back the messages that wait for services that nobody offers any more."""
+        services = self._calls.services
         for name in sorted(self._calls.changed):
+            if name in services and services[name].servers:
+                continue
             while not self.is_offered(name):
                 orphans = self._calls.take_out(lambda call, name=name: call.head.service == name)  # type: ignore[misc]
                 if not orphans:

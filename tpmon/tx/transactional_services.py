@@ -62,7 +62,8 @@ def _in_callers(
     if not left:
         return outcome
     packed = (decisions.encode(left),)
-    return outcome._replace(head=msgspec.structs.replace(outcome.head, branches=packed))
+    told = msgspec.structs.replace(outcome.head, branches=packed)
+    return Outcome(told, outcome.data, outcome.is_last)
 
 
 def _in_own(connection: "Connection", head: InvokeHead, run: Callable[[], Outcome]) -> Outcome:

@@ -69,7 +69,7 @@ class BackgroundThread:
 
     def step_aside(self) -> None:
         """Another thread polls the socket from now on; lock held."""
-        if self.is_reader and self._transport is not None:
+        if self._transport is not None:
             self._epoll.modify(self._transport.fd, 0)
             self.is_reader = False
 

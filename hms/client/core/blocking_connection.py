@@ -169,9 +169,10 @@ class Connection:
 
     def send_result(self, result: ResultHead, data: bytes = b"") -> None:
         """Answer an INVOKE; said to nobody when the connection was lost meanwhile."""
-        with self.lock:
-            self.link.tell(Kind.RESULT, encode_with_body(result, data))
-            self.flush()
+        driver = self.driver
+        with driver.lock:
+            driver.link.tell(Kind.RESULT, encode_with_body(result, data))
+            driver.flush()
 
     def advertise(self, service: str, signature: str = "", places: int = 1) -> None:
         """Offer a service, also after every reconnect; places: so many calls of all its services

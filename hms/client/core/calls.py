@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from hms.client.core import current_transaction, tracing
+from hms.client.core.arguments import NAME_CHARACTERS_MAX as NAME_MAX
 from hms.client.core.arguments import check_patience, check_text
 from hms.client.core.conversation_state import ConversationState, Part
 from hms.client.core.link import State
@@ -14,7 +15,7 @@ from hms.client.core.operations import FOREVER, Steps, Wait
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy, reason_of
 from hms.client.core.requests import Requests
 from hms.client.core.service_data import encode_data
-from hms.client.core.service_deadline import time_left_s
+from hms.client.core.service_deadline import serving_until
 from hms.client.core.service_reply import Reply, reply_of
 from hms.errors.catalogue import (
     InvalidArgument,
@@ -131,10 +132,14 @@ class Calls:
         may_wait: bool,
     ) -> Pending:
         self._check_size(data)
-        timeout_ms = _ms(timeout_s)
-        trace, then = tracing.calling(service, then)
-        gtrid, then = self._carried(then)
+        trace, gtrid = "", b""
+        if tracing.tracer is not None:
+            trace, then = tracing.calling(service, then)
+        transaction = current_transaction.current()
+        if transaction is not None:
+            gtrid, then = transaction.carry(self.link, then or _nobody)
         pending = self._pending(service, gtrid, then, timeout_s)
+        timeout_ms = 0 if timeout_s is None else _ms(timeout_s)
         head = CallHead(
             service, timeout_ms, kind, may_wait=may_wait, transaction=gtrid, trace=trace
         )
@@ -147,16 +152,11 @@ class Calls:
         if self.link.state is State.ENDED:  # nobody is left who could tell the future
             raise own_copy(self.link.error)
         kind, encoded = encode_data(data)
-        self._check_size(encoded)
         timeout_s = _within_deadline(service, timeout_s)
         future: Future[Reply] = Future()
-        timeout_ms = _ms(timeout_s)
-        trace, then = tracing.calling(service, partial(self._keep_promise, future))
-        gtrid, then = self._carried(then)
-        pending = self._pending(service, gtrid, then, timeout_s)
+        then = partial(self._keep_promise, future)
+        self._begin(service, encoded, kind, timeout_s, then, may_wait=True)
         self.link.unattended += 1
-        head = CallHead(service, timeout_ms, kind, transaction=gtrid, trace=trace)
-        self.link.ask(Kind.CALL, encode_with_body(head, encoded), pending)
         return future
 
     def _keep_promise(self, future: "Future[Reply]", pending: Pending) -> None:
@@ -172,13 +172,6 @@ class Calls:
         on_loss = OnLoss.REPEAT if may_repeat else OnLoss.FAIL
         patience_s = self._requests.request_timeout_s if timeout_s is None else timeout_s
         return _PendingCall(service, on_loss, then=then, patience_s=patience_s)
-
-    def _carried(self, then: "_Then | None") -> "tuple[bytes, _Then | None]":
-        """The transaction that goes with a call, and who gets its answer."""
-        transaction = current_transaction.current()
-        if transaction is None:
-            return b"", then
-        return transaction.carry(self.link, then or _nobody)
 
     def tell_call(self, service: str, data: bytes, kind: int, timeout_s: float | None) -> None:
         """Call a service whose result nobody wants; not in a transaction."""
@@ -305,8 +298,10 @@ class Calls:
 
 def check_call(service: str, timeout_s: float | None) -> None:
     """InvalidArgument for what cannot be called, and for a time that is none."""
-    check_text("service", service, least=1)
-    check_patience("timeout_s", timeout_s)
+    if service.__class__ is not str or not (service.isascii() and 0 < len(service) <= NAME_MAX):
+        check_text("service", service, least=1)
+    if timeout_s is not None:
+        check_patience("timeout_s", timeout_s)
 
 
 def _nobody(_pending: Pending) -> None:
@@ -327,9 +322,10 @@ def _within_deadline(service: str, timeout_s: float | None) -> float | None:
     """Not longer than the caller of the service that runs here waits; InvalidArgument."""
     if timeout_s is not None and not timeout_s >= 0:
         raise InvalidArgument(what="timeout_s", detail=f"{timeout_s} is not 0 or more seconds")
-    left_s = time_left_s()
-    if left_s is None:
+    deadline = serving_until()
+    if deadline is None:
         return timeout_s
+    left_s = deadline - time()
     if left_s <= 0:
         raise ServiceTimeout(service=service, timeout_s=0)
     return left_s if timeout_s is None else min(timeout_s, left_s)

@@ -35,14 +35,12 @@ class IncomingCalls:
 
     def serve(self, kind: Kind, payload: bytes) -> None:
         """Take in an INVOKE, TALK or NOTICE."""
-        if kind is Kind.INVOKE:
-            self._invoke(payload)
-        elif kind is Kind.TALK:
+        if kind is Kind.TALK:
             self._talk(*structures.decode_with_body(payload, TalkHead))
-        else:
+            return
+        if kind is Kind.NOTICE:
             self._notice(*structures.decode_with_body(payload, NoticeHead))
-
-    def _invoke(self, payload: bytes) -> None:
+            return
         head, data = structures.decode_with_body(payload, InvokeHead)
         if head.mode:
             has_control = head.mode == structures.SERVICE_SPEAKS

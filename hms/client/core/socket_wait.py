@@ -25,6 +25,9 @@ follow close on one another: it would be woken for each frame that comes between
 class Deputy(Protocol):
     """Who reads while nobody waits: the background thread. lock held."""
 
+    is_reader: bool
+    """Whether it reads now."""
+
     def step_aside(self) -> None:
         """Another thread reads from now on."""
 
@@ -146,7 +149,8 @@ class SocketWait:
         self.reader = me
         try:
             if self._take_in():
-                self._deputy.step_aside()
+                if self._deputy.is_reader:
+                    self._deputy.step_aside()
                 self.is_polling = True
                 self._lock.release()
                 ready: list[tuple[int, int]] = []

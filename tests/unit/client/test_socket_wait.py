@@ -21,7 +21,7 @@ class Scene:
         self.read_fd, self.write_fd = os.pipe()
         self.wait = SocketWait(self.lock, self._take_in, self)
         self.wait.watch(self.read_fd)
-        self.is_done = self.is_deputy_busy = False
+        self.is_done = self.is_deputy_busy = self.is_reader = False
 
     def _take_in(self):
         self.taken += 1
