@@ -70,13 +70,13 @@ class Figures(NamedTuple):
 
 LIMITS: dict[str, Figures] = {
     "client sends": Figures(13, 9, 9),
-    "node confirms": Figures(63, 34, 55),
+    "node confirms": Figures(63, 32, 55),
     "client confirmed": Figures(22, 11, 16),
-    "life: client": Figures(76, 21, 58),
-    "life: client, background": Figures(31, 12, 23),
-    "life: node": Figures(139, 39, 113),
+    "life: client": Figures(75, 19, 57),
+    "life: client, background": Figures(31, 11, 23),
+    "life: node": Figures(137, 35, 110),
     "call: client": Figures(45, 15, 33),
-    "call: node": Figures(80, 22, 60),
+    "call: node": Figures(80, 20, 58),
     "call: service": Figures(32, 13, 26),
 }
 """What each part may take at most; only ever lowered."""

@@ -55,8 +55,8 @@ from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.broker import INTERNAL, TICK, Broker, Lost, Surroundings
 from hms.server.byte_ledger import FRAME_BYTES, size_of, take_part
+from hms.server.effect_release import append_records
 from hms.server.gateway import Gateway, PeerKey
-from hms.server.log_append import append_records
 from hms.server.log_levels import LogLevels
 from hms.server.logins.callers import Caller
 from hms.server.lone_frames import LoneFrames

@@ -187,7 +187,8 @@ class ConsumerSteps:
             if link.outbox:
                 requests.driver.flush()  # where the loss of the connection may show
             patience = requests.driver.loop.lost_at + requests.request_timeout_s
-            may_go_on = partial(self._has_news, link.state, requests.driver.me())
+            me = link.callers and requests.driver.me()  # asked only where somebody runs a listener
+            may_go_on = partial(self._has_news, link.state, me)
             is_due = yield Wait(prefetched, may_go_on, min(asks_at, patience))
             delivered = self._take()  # credit is not due: nothing was taken since it was given
             if delivered is not None:

@@ -9,7 +9,6 @@ from hms.client.message import Message
 from hms.client.pending_sends import Encoded, SendOptions
 from hms.client.send_buffer import LARGEST, FrameSize
 from hms.errors.catalogue import InvalidArgument, MessageTooLarge
-from hms.wire.packed_messages import KIND_CARRAY, ROW
 
 Body = Message | bytes | bytearray | memoryview | str | None
 """What can be sent; a str is a text message."""
@@ -20,7 +19,6 @@ Marked = list[tuple[int, Message]]
 Cut = tuple[list[Encoded], Marked]
 """A frame's messages."""
 
-_pack_row = ROW.pack
 _FIRST_FRAME_MESSAGES = 32
 """The first frames are small, so that the node is busy while the next ones are packed."""
 
@@ -45,12 +43,6 @@ def as_message(
     return Message(body, properties, **header or {})
 
 
-def bare_row(size: int, options: SendOptions) -> bytes:
-    """The row of bare bytes of that size, which have no head."""
-    _, ttl_ms, priority, flags, delay_ms, _ = options
-    return _pack_row(0, size, ttl_ms, delay_ms, priority, KIND_CARRAY, flags, 0)
-
-
 class _Encoder:
     """Encodes bodies alike."""
 
@@ -68,7 +60,7 @@ class _Encoder:
             size = len(body)
             if size != self._plain_bytes:
                 self._check(size)
-                self._plain_row = bare_row(size, self._options)
+                self._plain_row = self._options.bare_row(size)
                 self._plain_bytes = size  # the next body often has the same
             return self._plain_row, b"", body
         message = as_message(body, None)

@@ -12,8 +12,9 @@ from hms.client.message import Message
 from hms.client.receipt import Receipt, Run
 from hms.errors.catalogue import SendFailed
 from hms.errors.tree import HmsError
-from hms.wire.packed_messages import PRIORITY_DEFAULT
+from hms.wire.packed_messages import KIND_CARRAY, PRIORITY_DEFAULT, ROW
 
+_pack_row = ROW.pack
 Encoded = tuple[bytes, bytes, bytes]
 """Row, head and body of a message."""
 
@@ -29,6 +30,11 @@ class SendOptions(NamedTuple):
     delay_ms: int = 0
     codec: str = ""
     """How bodies are compressed."""
+
+    def bare_row(self, size: int) -> bytes:
+        """The row of bare bytes of that size, which have no head."""
+        _, ttl_ms, priority, flags, delay_ms, _ = self
+        return _pack_row(0, size, ttl_ms, delay_ms, priority, KIND_CARRAY, flags, 0)
 
 
 class Outcome(Protocol):

@@ -18,8 +18,7 @@ from hms.client.destinations import Destination
 from hms.client.message_lists import Delivered, Lists
 from hms.client.prefetch_window import Window
 from hms.errors.tree import HmsError
-from hms.wire.frames import Action, Settlement
-from hms.wire.id_ranges import as_ranges
+from hms.wire.frames import Action, Settlement, as_ranges
 from hms.wire.structures import OpenConsumer
 
 RANGES_OF_ITEM_MAX = 16_384

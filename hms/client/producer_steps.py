@@ -16,7 +16,7 @@ from hms.client.file_transfers import uploading
 from hms.client.global_order import check_order_name, in_order
 from hms.client.message import Message
 from hms.client.opening_steps import close_sender, node_now_ms
-from hms.client.pack_building import Body, Cut, as_message, bare_row, frames_of
+from hms.client.pack_building import Body, Cut, as_message, frames_of
 from hms.client.pending_sends import Encoded, Outcome, PendingSend, SendOptions
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
 from hms.client.schedules import Recurrence, Schedule, schedule_head, schedule_of
@@ -133,7 +133,7 @@ class ProducerSteps:
             body, properties, span = message_tracing.sending(self.destination, body, properties)
         own: list[tuple[int, Message]] = []
         if body.__class__ is bytes and properties is None and not (how or options.codec):
-            encoded: Encoded = bare_row(len(body), options), b"", body
+            encoded: Encoded = options.bare_row(len(body)), b"", body
         else:
             message = as_message(body, properties, header_of(how) if how else None)
             _, ttl_ms, priority, flags, delay_ms, codec = options

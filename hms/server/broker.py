@@ -33,13 +33,12 @@ from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.doors.door import Words
 from hms.server.draining import DRAINED, Draining
-from hms.server.effect_release import EffectRelease, Outlet, ToPeer
+from hms.server.effect_release import EffectRelease, Outlet, ToPeer, append_records
 from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
 from hms.server.histograms import BATCH_RECORDS, SECONDS, Histogram
 from hms.server.listener_services import call_listeners, drain_monitor
 from hms.server.lock_statistics import Holder, LockStatistics
-from hms.server.log_append import append_records
 from hms.server.log_cleaning import LogCleaning
 from hms.server.node_operations import NodeOperations
 from hms.server.outcome_requests import OutcomeRequests

@@ -1,4 +1,5 @@
-"""What waits for the log before it may be said (P1), and the one place where it is let go.
+"""What goes into the log, what waits for that before it may be said (P1), and the one place where
+it is let go.
 
 Effects of one batch wait together, in the order in which the engine made them, until the log is
 durable up to the batch's last record. Those that need no record go at once, in order too. How a
@@ -15,12 +16,23 @@ from typing import Any, Protocol
 import msgspec
 
 from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, PromptReply, Reply, ToNode
+from hms.records import Record
 from hms.server.doors.door import Door, Frame, PayloadsOf, Said, Words
 from hms.server.doors.native_door import NativeDoor
 from hms.server.histograms import SECONDS, Histogram
 from hms.server.outgoing_frames import OutgoingFrames
+from hms.store.interface import Store
 
 PUT_BYTES = 4 << 20
+
+
+def append_records(store: Store, records: Iterable[Record]) -> None:
+    """Put records in line, in order, and tell their owners where they lie; under the engine's lock,
+    or before anybody else is there."""
+    for record in records:
+        position = store.append(record.type, record.events, record.parts)
+        for log_position, offset in record.log_positions:
+            log_position.placed(position + offset)
 
 
 class Outlet(Protocol):

@@ -7,7 +7,7 @@ from hms.engine.effects import Deliver, Effects
 from hms.engine.engine import Engine
 from hms.engine.queue.settlement import Return, Said
 from hms.server.doors.door import Words
-from hms.server.effect_encoding import delivered_rows
+from hms.server.doors.native_door import delivered_rows
 from hms.server.effect_release import ToConnection
 from hms.server.service_monitor import Answer, Invoke, Kill, Origin, Say, ServiceMonitor, Verdict
 from hms.wire import structures as wire

@@ -113,6 +113,22 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     text: str = ""
 
 
+def as_ranges(message_ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Message ids, in the order given, as ranges of consecutive ones."""
+    ranges: list[tuple[int, int]] = []
+    first = last = -2
+    for message_id in message_ids:
+        if message_id == last + 1:
+            last = message_id
+            continue
+        if first >= 0:
+            ranges.append((first, last))
+        first = last = message_id
+    if first >= 0:
+        ranges.append((first, last))
+    return ranges
+
+
 CREDITS = (Action.CREDIT, Action.CREDIT_BYTES)
 KINDS = {int(kind): kind for kind in Kind}
 CLIENT_KINDS = {code: kind for code, kind in KINDS.items() if kind < Kind.WELCOME}

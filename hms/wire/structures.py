@@ -5,7 +5,7 @@ through as RecursionError or UnicodeDecodeError.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -525,9 +525,8 @@ _request_decoder = msgspec.msgpack.Decoder(Request)
 _LENGTH = struct.Struct("<I")
 
 
-def encode(structure: _Wire | dict[str, Any] | list[Any] | None) -> bytes:
-    """A structure, or plain data of a reply, as msgpack."""
-    return _encoder.encode(structure)
+encode: Callable[[_Wire | dict[str, Any] | list[Any] | None], bytes] = _encoder.encode
+"""A structure, or plain data of a reply, as msgpack."""
 
 
 def decode_request(data: bytes | memoryview) -> Request:

@@ -20,7 +20,7 @@ from hms.errors.catalogue import NodeStopping, StoreFailed
 from hms.errors.tree import HmsError
 from hms.server.broker import INTERNAL, TICK, Broker, Identity, Lost, Surroundings
 from hms.server.doors.door import Frame
-from hms.server.log_append import append_records
+from hms.server.effect_release import append_records
 from hms.store.journal import Journal
 from hms.store.journal.segment_manager import LogLimits
 from hms.wire.frames import Kind, decode_envelope

@@ -13,7 +13,7 @@ import pytest
 
 import hms.engine.queue.dispatch as dispatching
 import hms.engine.session.transactions as committing
-import hms.server.effect_encoding as wiring
+import hms.server.doors.native_door as wiring
 from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.engine.effects import Deliver
 from hms.engine.log.recovery import Recovery

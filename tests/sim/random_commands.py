@@ -29,8 +29,8 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.broker import INTERNAL, TICK, Broker, Identity, Surroundings
+from hms.server.effect_release import append_records
 from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
-from hms.server.log_append import append_records
 from hms.server.resource_managers import ResourceManagers
 from hms.store.files import FileStore
 from hms.store.journal import Journal
@@ -38,8 +38,7 @@ from hms.store.journal.segment_manager import LogLimits
 from hms.wire import branch_requests, frames
 from hms.wire import structures as wire
 from hms.wire.commands import OPERATIONS
-from hms.wire.frames import Envelope, Kind
-from hms.wire.id_ranges import as_ranges
+from hms.wire.frames import Envelope, Kind, as_ranges
 from hms.wire.packed_messages import ROW, Head, encode_head
 from tests.sim.disk import SimDisk
 from tests.sim.setting import NODE_UID, STORE, Alone, Progress

@@ -9,7 +9,7 @@ from hms.boot.recovering import RUNS_OF
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.server.broker import INTERNAL, TICK, Broker, Identity, Surroundings
-from hms.server.log_append import append_records
+from hms.server.effect_release import append_records
 from hms.store.journal import Journal
 from hms.wire.frames import Envelope, Kind
 from hms.wire.packed_messages import ROW, pack_messages

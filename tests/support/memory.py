@@ -5,7 +5,7 @@ from functools import partial
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.broker import Broker, Identity, Surroundings
-from hms.server.log_append import append_records
+from hms.server.effect_release import append_records
 from hms.store.interface import SEGMENT_SHIFT
 from hms.store.journal.format import VERSION
 from hms.wire.frames import Envelope, Kind, decode_envelope

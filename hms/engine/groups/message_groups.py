@@ -3,7 +3,7 @@ F-C17)."""
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 from hms.engine.groups.assembly import GroupAssembly
@@ -58,6 +58,8 @@ class MessageGroups:
         self.on_free: Callable[[StoredMessage], None] = lambda _: None
         """Told of a message that anybody may take now."""
         self._of: dict[int, MessageGroup] = {}
+        self.grouped: Collection[int] = self._of
+        """Ids of the messages here that belong to a group or an order."""
         self._groups: dict[Key, MessageGroup] = {}
         self._owned: dict[ConsumerView, dict[Key, MessageGroup]] = {}
         self._shelves: dict[ConsumerView, list[Entry]] = {}
@@ -65,11 +67,6 @@ class MessageGroups:
         self._idle_bytes = 0
         self.on_memory: Callable[[int], None] = lambda _: None
         """Told how many bytes more, or less, its groups take, beside what messages take alone."""
-
-    @property
-    def is_any(self) -> bool:
-        """Whether a message here belongs to a group or an order."""
-        return bool(self._of)
 
     # what comes and goes at the line
 

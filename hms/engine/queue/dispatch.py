@@ -28,7 +28,7 @@ from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
 from hms.engine.queue.pending_list import RANGES_PER_RECORD
 from hms.engine.state import State
 from hms.records import Cause, RecordType, group, ranges
-from hms.wire.id_ranges import as_ranges
+from hms.wire.frames import as_ranges
 from hms.wire.packed_messages import FLAG_LAST, KIND_FILE
 
 CHUNK_MESSAGES = 256

@@ -24,7 +24,7 @@ from hms.engine.queue.expiry_index import ExpiryIndex
 from hms.engine.queue.incoming import EXPIRING, FILES, HEADS, ORDERED
 from hms.engine.queue.ordered_entries import OrderedEntries, one_of_each
 from hms.engine.queue.ready_queue import ReadyQueue
-from hms.wire.id_ranges import as_ranges
+from hms.wire.frames import as_ranges
 from hms.wire.packed_messages import KIND_FILE
 
 _seq = attrgetter("seq")
@@ -334,7 +334,7 @@ class PendingList:
 
     def forget_settled(self, messages: list[StoredMessage]) -> None:
         """What is known of messages that count no more."""
-        if self.groups is not None and self.groups.is_any:
+        if self.groups is not None and self.groups.grouped:
             for message in messages:
                 self.groups.left(message)
         if self.number and len(messages) == 1:

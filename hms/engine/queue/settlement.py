@@ -25,7 +25,7 @@ from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
 from hms.errors.catalogue import TransactionTooLarge
 from hms.records import Cause, RecordType
-from hms.wire.id_ranges import as_ranges
+from hms.wire.frames import as_ranges
 
 LIMIT_PROPERTY = "JMS_HMS_RedeliveryLimit"
 """A message's own redelivery limit, as a property that its sender sets."""

@@ -25,7 +25,7 @@ from hms.records.audit import AuditEntry, audit_record, chained, decode_audit
 from hms.records.definitions import decode_number
 from hms.records.kept import decode_memory
 from hms.records.pinned import Pinned, decode_pinned
-from hms.server.effect_encoding import delivered_rows
+from hms.server.doors.native_door import delivered_rows
 from hms.wire import frames
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
