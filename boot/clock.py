@@ -4,7 +4,8 @@ The machine's wall clock is set now and then, by hand or by a time service, some
 node that followed it at once would expire in a moment what should live for an hour, or keep what
 should be gone. So time goes on as it has since the boot, and follows the wall clock only slowly.
 It begins no earlier than the log has come: a machine whose clock is behind at boot must not have
-the node's time stand still until then. Time that the machine slept has passed.
+the node's time stand still until then. Where another machine takes over, it goes on as it has run
+there. Time that the machine slept has passed.
 
 Past the year 2262 a time in nanoseconds does not fit into 64 bits: Python cannot even write a line
 of a log then. A node does not boot with such a clock, and stops when it is set so far.
@@ -69,6 +70,12 @@ class EvenClock:
         """The log has come so far: go on from there if that is later."""
         with self._lock:
             self._now_ns = max(self._now_ns, at_ms * _NS_PER_MS)
+
+    def go_on_from(self, at_ms: int) -> None:
+        """This machine takes over where the time is that: its own clock may be ahead by hours, and
+        all that lives or waits for an hour would be over at once."""
+        with self._lock:
+            self._now_ns, self._looked_ns = at_ms * _NS_PER_MS, self._steady_ns()
 
     def __call__(self) -> int:
         """Milliseconds since 1970 UTC."""

@@ -151,6 +151,8 @@ def lead(
             raise
         finally:
             lock.release()
+        if (told_ms := won.node_ms(now_s())) is not None:
+            compose.clock_ms.go_on_from(told_ms)
         primary = Primary(
             group,
             node.store,
@@ -160,6 +162,7 @@ def lead(
             won.configuration,
             socket,
             silent_since_s=won.silent_since_s,
+            clock_ms=compose.clock_ms,
         )
         try:
             primary.hold()

@@ -112,6 +112,7 @@ def open_sender(
         is_transacted=state.is_transacted,
         on_refused=state.send_failed,
         name=name,
+        opening=(state.opening, opening),
     )
     sender.is_granted = False
     state.asked_senders[number] = sender

@@ -214,7 +214,7 @@ class ProducerSteps:
         if send.future is not None:
             self._session.state.has_futures = True
         sender, is_persistent = self._sender, send.options.is_persistent
-        if self._requests.link.sends_in_flight:
+        if sender.link.sends_in_flight:
             sender.add(encoded, send, is_persistent=is_persistent)
         elif send.future is None and not sender.packs and sender.is_granted:  # so there is room
             sender.submit(encoded, 1, [send], is_persistent=is_persistent)

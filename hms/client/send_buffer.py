@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from hms.client.core.link import Link, State
-from hms.client.core.pending_requests import Frame, reason_of
+from hms.client.core.pending_requests import Frame, Travelling, reason_of
 from hms.client.destinations import Destination
 from hms.client.message import Message
 from hms.client.pending_sends import Encoded, PendingSend, SendOptions
@@ -30,7 +30,7 @@ from hms.errors.catalogue import (
 from hms.errors.tree import HmsError
 from hms.wire.frames import Kind, SendHead, decode_confirm, encode_send
 from hms.wire.packed_messages import message_parts
-from hms.wire.structures import decode_error
+from hms.wire.structures import OpenProducer, OpenSession, decode_error
 
 __all__ = [
     "FRAME_BYTES_MAX",
@@ -113,8 +113,8 @@ class SendFrame(msgspec.Struct, eq=False):
         return self.sender.is_transacted and not self.is_rolled_back
 
     def is_late(self, _now: float) -> bool:
-        """Its own deadlines say when it is given up."""
-        return False
+        """Its own deadlines say when it is given up: all of it was said to be in doubt (H20)."""
+        return not self.sender.is_transacted and all(send.is_in_doubt for send in self.sends)
 
     def lost(self, error: HmsError) -> bool:
         """Sent again, unless all of its messages were said to be in doubt, or it belonged to a
@@ -173,6 +173,11 @@ class SendFrame(msgspec.Struct, eq=False):
         return not all(send.is_given_up for send in self.sends)
 
     @property
+    def travelling(self) -> Travelling | None:
+        """Its producer; transactions end with their connection."""
+        return None if self.sender.is_transacted else self.sender
+
+    @property
     def count(self) -> int:
         """Its messages."""
         return sum(send.count for send in self.sends)
@@ -182,6 +187,7 @@ class Sender:
     """A producer's numbering and its pack; see the module.
 
     clock: for the elapsed time of receipts only. on_refused is told why a frame was not taken.
+    opening: what opens its session and itself at a node.
     """
 
     def __init__(
@@ -194,9 +200,11 @@ class Sender:
         is_transacted: bool,
         on_refused: Callable[[HmsError], None] = lambda _error: None,
         name: str = "",
+        opening: tuple[OpenSession, OpenProducer] | None = None,
     ) -> None:
         self.link = link
         self.name = name
+        self.opening = opening
         self._on_refused = on_refused
         self.number = number
         self.destination = destination
@@ -295,6 +303,20 @@ class Sender:
         while self.packs:
             for send in self.packs.popleft().sends:
                 self._end(send, error)
+
+    def move(self, link: Link) -> None:
+        """That link carries it from now on, with what is in flight and what waits."""
+        before, self.link = self.link, link
+        size_bytes = sum(frame.size_bytes for frame in self._window)
+        open_frames = (frame.sends for frame in self._window if not frame.is_done)
+        both = chain.from_iterable(open_frames)
+        unattended = sum(one.is_unattended and not one.is_done for one in both)
+        for one, sign in ((before, -1), (link, 1)):
+            one.sends_in_flight += sign * len(self._window)
+            one.send_bytes_in_flight += sign * size_bytes
+            one.unattended += sign * unattended
+        if before.on_room.pop(self.number, None) is not None:
+            link.on_room[self.number] = self.push
 
     def submit(
         self, parts: Sequence[bytes], count: int, sends: list[PendingSend], *, is_persistent: bool

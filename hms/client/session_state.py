@@ -58,7 +58,7 @@ class SessionState(Settling):
         self.failed_send: BaseException | None = None
         """Why the open transaction can only be rolled back: not all that was sent is in it."""
         self.on_end: Callable[[], None] | None = None
-        self._opening = OpenSession(self.number, int(ack_mode), is_transacted, is_asynchronous)
+        self.opening = OpenSession(self.number, int(ack_mode), is_transacted, is_asynchronous)
         self.error: HmsError | None = None
         self._is_open = False
         self._commits = 0
@@ -71,7 +71,7 @@ class SessionState(Settling):
         """Ask the node for the session."""
         self.link.participants.append(self)
         return self.link.request(
-            self._opening, Pending("OpenSession", OnLoss.REPEAT, then=self._opened)
+            self.opening, Pending("OpenSession", OnLoss.REPEAT, then=self._opened)
         )
 
     def _opened(self, pending: Pending) -> None:
@@ -89,7 +89,7 @@ class SessionState(Settling):
         """Open again what was open; what was only being opened is still asked for."""
         if not self._is_open:
             return
-        self._again(self._opening, self._restored)
+        self._again(self.opening, self._restored)
         for number, (sender, opening) in self.senders.items():
             again = msgspec.structs.replace(opening, sent_before=sender.last_sequence)
             self._again(again, partial(self._sender_back, number))

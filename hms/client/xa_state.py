@@ -30,7 +30,7 @@ class XaSessionState(SessionState):
         self.xid = b""
         self.last_received = b""
         """The last branch in which something was received here."""
-        self._opening = msgspec.structs.replace(self._opening, is_xa=True)
+        self.opening = msgspec.structs.replace(self.opening, is_xa=True)
 
     def ask_to_start(self, xid: bytes, flags: int, timeout_ms: int) -> Pending:
         """Ask for a branch, behind all that belongs to no branch."""
@@ -77,7 +77,7 @@ class XaSessionState(SessionState):
 
     def restore(self) -> None:
         """Open again what was open; see the module."""
-        self._opening = msgspec.structs.replace(self._opening, xid=self.xid)
+        self.opening = msgspec.structs.replace(self.opening, xid=self.xid)
         super().restore()
 
     def lost(self, error: HmsError) -> None:

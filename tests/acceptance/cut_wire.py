@@ -71,10 +71,10 @@ class CutWire:
         with self._guard:
             self._is_held[way] = True
 
-    def wait_swallowed(self, way, timeout_s=60):
-        """Until a frame was held or lost."""
+    def wait_swallowed(self, way, timeout_s=60, count=1):
+        """Until so many frames were held or lost."""
         with self._guard:
-            assert self._guard.wait_for(lambda: self.swallowed[way], timeout_s)
+            assert self._guard.wait_for(lambda: self.swallowed[way] >= count, timeout_s)
 
     def cut_client(self):
         """The client's side of every connection ends, the node's lives on."""

@@ -9,14 +9,16 @@ import random
 import shutil
 import uuid
 from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from cut_wire import cut_wire
-from failover_shells import SHELLS_SHOWN, WAIT_S, Opened, in_doubt, shell_of
+from failover_shells import IS_FULL, SHELLS_SHOWN, WAIT_S, Opened, in_doubt, shell_of
 
 import hms
 from hms.client.browse_pages import PAGE_MESSAGES
+from hms.client.core.link import State
 from hms.testing import node
 from hms.wire.xa_constants import XA_OK
 from hms.wire.xid import Xid
@@ -29,6 +31,9 @@ CONFIG = {
     }
 }
 BRIEF_S = 1.5
+LONG_S = 300
+"""Longer than anything here takes."""
+LOSSES = 50 if IS_FULL else 4
 FILE_BYTES = 3_000_001
 
 
@@ -61,6 +66,13 @@ def log(node_l):
     if not node_l.is_running:
         node_l.boot()
     empty(node_l)
+
+
+@pytest.fixture
+def node_n(node_m):
+    """Node M for tests that store something there."""
+    yield node_m
+    empty(node_m)
 
 
 def empty(one):
@@ -189,6 +201,88 @@ def test_v10_v11_what_is_in_doubt_and_was_stored_is_said_to_be_stored(log, node_
         assert found.state is hms.OutcomeState.STORED
         assert found.message_ids == tuple(one.message_id for one in session.browser("orders"))
         assert connection.outcome(token) == found
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_v13_v14_others_go_to_m_at_once_and_the_same_producer_waits(log, node_n, opened, is_stored):
+    """What waits behind the held send goes where that goes, in order; afterwards all go to m."""
+    client = opened([log.address, node_n.address], request_timeout_s=LONG_S)
+    other = other_of(client)
+    held = swallowed(log, client, "down" if is_stored else "up")
+    log.wire.refuse()
+    kill_and_refuse(log)
+    wait_until(lambda: is_at(client, node_n), WAIT_S)
+
+    def send_behind():
+        return [client.producer.send_async(b"%d" % number) for number in range(3)]
+
+    behind = client.shell.do(send_behind)
+    client.shell.begin(partial(other.send, b"at once")).result(WAIT_S)
+
+    assert bodies(node_n, "other") == [b"at once"]
+    assert bodies(node_n) == []
+    assert not held.done()
+    log.wire.pass_on()
+    log.node.boot()
+    held.result(WAIT_S)
+    wait_until(lambda: client.shell.do(lambda: all(one.done() for one in behind)), WAIT_S)
+    client.shell.do(lambda: [one.result() for one in behind] and None)
+    assert bodies(log.node)[::-1] == [b"once", b"0", b"1", b"2"]
+    assert bodies(node_n) == []
+    client.sending(b"afterwards").result(WAIT_S)
+    assert bodies(node_n) == [b"afterwards"]
+
+
+@pytest.mark.timeout(120 + 20 * LOSSES)
+def test_v13_v14_again_and_again_nothing_is_lost_doubled_or_out_of_order(log, node_n, opened):
+    """Four producers send while the node at which they are is lost, by turns: L is killed, M is cut
+    off. HMS_HA=full: 50 times."""
+    sent = []
+    with cut_wire(node_n.address) as wire_of_m:
+        wires = [log.wire, wire_of_m]
+        client = opened([wire.address for wire in wires], request_timeout_s=LONG_S)
+        producers = [client.shell.do(lambda: client.session.producer("orders")) for _ in range(4)]
+        other = other_of(client)
+
+        def send_some():
+            for which, producer in enumerate(producers):
+                body = b"%d %d" % (which, len(sent))
+                sent.append((body, client.shell.begin(partial(producer.send, body))))
+
+        for turn in range(LOSSES):
+            wire, way = wires[turn % 2], "down" if turn % 4 < 2 else "up"
+            wire.lose(way)
+            send_some()
+            wire.wait_swallowed(way, count=len(producers))
+            wire.refuse()
+            if wire is log.wire:
+                log.node.kill()
+            wire.cut_client()
+            wait_until(partial(is_at, client, wires[1 - turn % 2]), WAIT_S)
+            client.shell.begin(partial(other.send, b"elsewhere")).result(WAIT_S)
+            send_some()
+            wire.pass_on()
+            if wire is log.wire:
+                log.node.boot()
+            for _, one in sent:
+                one.result(WAIT_S)
+    found = [bodies(log.node)[::-1], bodies(node_n)[::-1]]
+    assert sorted([*found[0], *found[1]]) == sorted(body for body, _ in sent)
+    for one in found:
+        for which in (b"0 ", b"1 ", b"2 ", b"3 "):
+            numbers = [int(body[2:]) for body in one if body.startswith(which)]
+            assert numbers == sorted(numbers)
+
+
+def is_at(client, place):
+    """Whether it is connected there: what it sends before that may have gone to the other one."""
+    link = client.connection.link
+    return link.state is State.UP and link.address == place.address
+
+
+def other_of(client):
+    """A producer that nothing waits for."""
+    return client.shell.do(lambda: client.session.producer("other"))
 
 
 def kill_and_refuse(log):

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.timeout(400)
 HERE = Path(__file__).parent
 REMEMBERED = EngineSettings().producers_remembered
 QUEUES = ("orders", "other")
+OTHERS, EACH = (100_000 if IS_FULL else 12_000), 4_000
 LONG_S = 300
 """A third of it is longer than anything here takes."""
 
@@ -114,6 +115,32 @@ def pass_all(copies):
     for wire in copies.wires.values():
         wire.cut_client()
         wire.pass_on()
+
+
+@pytest.mark.timeout(400 + OTHERS // 50)
+def test_v04_more_producers_than_are_remembered_do_not_make_it_forgotten(copies, opened):
+    """Their clients are there: 12,000 are opened at b meanwhile and send, with HMS_HA=full 100,000.
+    The original id; stored once."""
+    a = copies.leader
+    client = opened(request_timeout_s=LONG_S * 3)
+    lose_answers(copies, a)
+    sent = client.sending(b"once")
+    copies.wires[a].wait_swallowed("down")
+    refuse_all(copies)
+    copies.kill(a)
+    node = copies.nodes[copies.leader]
+    with ExitStack() as others:
+        for first in range(0, OTHERS, EACH):
+            connection = others.enter_context(hms.connect(node.address))
+            session = others.enter_context(connection.session())
+            producers = [session.producer("other") for _ in range(min(EACH, OTHERS - first))]
+            for future in [one.send_async(b"x") for one in producers]:
+                future.result(WAIT_S)
+        pass_all(copies)
+
+        receipt = sent.result(3 * LONG_S)
+
+        assert copies.found() == [(b"once", receipt.message_id)]
 
 
 def test_v05_what_was_forgotten_meanwhile_is_in_doubt_and_never_sent_again(copies, opened):

@@ -13,11 +13,14 @@ import pytest
 import zmq
 
 import hms
+from hms.boot import compose
 from hms.boot.config import load
 from hms.boot.replicating import make_arbiter
-from hms.errors.catalogue import BootFailed
+from hms.errors.catalogue import BootFailed, NotPrimary
 from hms.server.replicas.frames import FORMAT, Beat, Bye, Write
 from hms.server.replicas.link import MESSAGE_BYTES_MAX
+from hms.server.replicas.standby_door import StandbyDoor
+from hms.testing import node
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
 from tests.acceptance.ha_rig import WAIT_S, bodies, connect, ended
@@ -27,6 +30,7 @@ from tests.support.secured import PASSWORD, document, secured_node
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
+GARBAGE = base64.b64encode(b"no configuration").decode()
 
 
 @pytest.fixture(scope="module")
@@ -139,24 +143,30 @@ def test_a_store_of_another_group_is_refused_and_not_touched(two, tmp_path):
         two.wait_for_both()
 
 
-@pytest.mark.parametrize(("value", "told"), [(None, "HMS-5065"), (b"no configuration", "HMS-5062")])
-def test_an_arbiter_that_is_empty_or_holds_garbage_starts_nothing(tmp_path, value, told):
+@pytest.mark.parametrize(
+    ("value", "told"), [("", "HMS-5065"), ("garbage", "HMS-5062"), ("older", "HMS-5061")]
+)
+def test_an_arbiter_that_is_empty_holds_garbage_or_went_back_starts_nothing(tmp_path, value, told):
     """And the error says how to go on; restored, all goes on."""
     with arbiter(tmp_path) as decided_by, pair(tmp_path, decided_by) as two:
         two.boot()
         with connect(*two.machines) as connection, connection.session() as session:
             session.producer("orders").send(b"kept")
+            with decided(two.a) as told_by:
+                older = told_by.read().configuration
+            connection.administer("replica.switchover")
+        wait_until(lambda: two.replication()["epoch"] > older.epoch, WAIT_S)
+        two.boot()
         for one in two.machines:
             one.stop()
         with decided(two.a) as told_by:
-            first = told_by.read().configuration
-            put = kept = told_by._put_config(first)  # as somebody else would write there
-            if value is None:
-                put = {"requestDeleteRange": {"key": kept["requestPut"]["key"]}}
-            else:
-                garbage = base64.b64encode(value).decode()
-                put = {"requestPut": {**kept["requestPut"], "value": garbage}}
-            assert told_by._transaction([], [put])
+            kept = told_by._put_config(told_by.read().configuration)
+            put = {  # as somebody else would write there
+                "": {"requestDeleteRange": {"key": kept["requestPut"]["key"]}},
+                "garbage": {"requestPut": {**kept["requestPut"], "value": GARBAGE}},
+                "older": told_by._put_config(older),
+            }
+            assert told_by._transaction([], [put[value]])
             stores = [files_of(one) for one in two.machines]
             for one in two.machines:
                 with pytest.raises(BootFailed, match=told):
@@ -165,6 +175,36 @@ def test_an_arbiter_that_is_empty_or_holds_garbage_starts_nothing(tmp_path, valu
             assert told_by._transaction([], [kept])
         two.boot()
         assert bodies(*two.machines) == [b"kept"]
+
+
+def test_whoever_names_an_address_outside_the_group_is_not_followed(two, tmp_path):
+    """Also with a higher epoch, and where the primary was: no byte goes there."""
+    told = []
+
+    def answer():
+        epoch = 1 if len(told) % 2 else 1 << 30
+        told.append(epoch)
+        addresses = stranger.address if epoch > 1 else " ".join(one.address for one in two.machines)
+        return NotPrimary(replica="a", node="node1", primary="x", epoch=epoch, addresses=addresses)
+
+    config = load(two.leader.config_file)
+    with node() as stranger, connect(*two.machines) as connection, connection.session() as session:
+        producer = session.producer("orders")
+        producer.send(b"before")
+        for one in two.machines:
+            one.kill()
+        limits = compose.gateway_limits(config.node())
+        door = StandbyDoor([one.address for one in two.machines], limits, answer)
+        door.open()
+        late = producer.send_async(b"late")
+        wait_until(lambda: len(told) > 6, WAIT_S)
+        assert not late.done()
+        with hms.connect(stranger.address) as operator:
+            assert len(operator.administer("client.list")) == 1
+        door.close()
+        two.boot()
+        late.result(WAIT_S)
+        assert bodies(*two.machines)[-2:] == [b"before", b"late"]
 
 
 def test_a_token_of_another_user_tells_nothing(tmp_path):

@@ -109,6 +109,31 @@ def test_a_format_that_a_copy_cannot_read_is_not_for_the_log(monkeypatch):
         primary.check_format(2)
 
 
+@pytest.mark.parametrize("formats", [(2,), (2, 3, 4)])
+def test_a_copy_that_cannot_read_the_log_does_not_count(monkeypatch, formats):
+    """One of an older release comes back to a log whose format was raised: it gets all, and would
+    lead with what it cannot read. A newer one counts."""
+    world = World(5, copies=3)
+    world.heal()
+    led = next(one for one in world.processes.values() if one.log is not None)
+    others = [name for name in world.names if name != led.name]
+    monkeypatch.setattr(follower, "FORMATS", formats)
+    for name in others:
+        world.kill(name, is_power=False)
+    world.is_healing = True
+    for _ in range(1500):
+        led.log.step()
+        world.step()
+
+    primary, is_good = led.primary, 3 in formats
+    told = primary.troubles()["replica_behind"]
+    counted = {row["replica"] for row in primary._rows() if row["is_in_sync"]}
+    assert counted == (set(others) if is_good else set())
+    assert told == ("" if is_good else told)
+    assert is_good or "b, c cannot read format 3 of the log, and does not count" in told
+    assert world.faults == []
+
+
 def test_a_seed_gives_the_same_bytes_at_every_copy_again():
     """What is found can be looked at."""
     first, second = World(3, copies=3), World(3, copies=3)

@@ -7,7 +7,8 @@ Frames come in by receive() and go out by `outbox`. What was asked stays in `ask
 is here; asked while OFF it is sent as soon as the link is UP. After WELCOME the participants (the
 sessions) open again what they had open, then what is still asked is sent again in its old order.
 A send, a commit or an XA step that may be in the log of the node before is never repeated at
-another log: its node is looked for until `looks_until`, then it is ended as in doubt. Where copies
+another log. For sends a side link (side_link.py) looks for their log while this one goes on at the
+other; else that node is looked for until `looks_until`, then they end as in doubt. Where copies
 of a log have a primary each in its epoch, one of an older epoch than was seen is turned away, and
 what does not outlive an epoch is in doubt after it.
 The driver of the link sends the outbox, wakes the threads that wait for what is in `woken`, and
@@ -17,7 +18,7 @@ runs `calls`, which are the application's own functions, where they may block.
 import enum
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any
@@ -52,8 +53,28 @@ _READY = {"consumer_ready": True, "consumer_not_ready": False}
 
 NEW_EPOCH = "the connection was lost before they were confirmed, and another replica leads by now"
 NO_CREDENTIALS = Credentials()
+LOGS_KEPT = 64
+"""Of so many logs it is known where they were found."""
 NO_LIMITS = Limits(1 << 24, 1 << 24, 16, 1000, 30.0)
 """Assumed until the first WELCOME."""
+
+
+class ClientKnows:
+    """What all links of one client know: keys of logs, the numbers of questions, and of each log
+    the highest epoch that was seen, where an arbiter grants them, and the addresses at which it has
+    answered or may be found."""
+
+    def __init__(self) -> None:
+        self.keys = KeyRing()
+        self.correlations = itertools.count(1)
+        self.epochs: dict[bytes, int] = {}
+        self.places: dict[bytes, dict[str, None]] = {}
+
+    def found(self, log: bytes, addresses: Iterable[str]) -> None:
+        """A log may be found there."""
+        self.places[log] = self.places.pop(log, {}) | dict.fromkeys(addresses)
+        if len(self.places) > LOGS_KEPT:
+            del self.places[next(iter(self.places))]
 
 
 class State(enum.Enum):
@@ -66,9 +87,17 @@ class State(enum.Enum):
 
 
 class Link(IncomingCalls):
-    """See the module. hello: who this client is; address: where the node was last looked for."""
+    """See the module. hello: who this client is; address: where the node was last looked for;
+    beside: another link of the same client, which knows what this one knows. side: what looks for
+    the log before while this one is at another; on_part: has one look for what is held for other
+    logs than the one that is reached; whether it could."""
 
-    def __init__(self, hello: Hello, credentials: Credentials = NO_CREDENTIALS) -> None:
+    def __init__(
+        self,
+        hello: Hello,
+        credentials: Credentials = NO_CREDENTIALS,
+        beside: "Link | None" = None,
+    ) -> None:
         super().__init__()
         self.hello = hello
         self.address = ""
@@ -88,8 +117,9 @@ class Link(IncomingCalls):
         self.outbox: list[Frame] = []
         self.log: bytes | None = None
         """Which log the node writes that answered last."""
-        self._epochs: dict[bytes, int] = {}
-        """The highest epoch that was seen of a log, where an arbiter grants them."""
+        self.known: ClientKnows = ClientKnows() if beside is None else beside.known
+        self.side: Link | None = None
+        self.on_part: Callable[[bytes], bool] | None = None
         self.replicas: tuple[str, ...] = ()
         """Where the log may be found, as the node told last."""
         self.looks_until = 0.0
@@ -99,7 +129,7 @@ class Link(IncomingCalls):
         machine, and said that it took nothing that it has not answered."""
         self.doubts: dict[Asked, None] = {}
         """What may have taken effect, and is asked about rather than repeated: commits."""
-        self.keys = KeyRing()
+        self.keys = self.known.keys
         self.asked: dict[int, Asked] = {}
         self.receivers: dict[int, Receiver] = {}
         self.participants: list[Participant] = []
@@ -113,7 +143,7 @@ class Link(IncomingCalls):
         self.on_error: Callable[[HmsError], object] | None = None
         self.on_event: Callable[[Event], object] | None = None
         self.on_ready: Callable[[str, str, bool], None] | None = None
-        self._correlations = itertools.count(1)
+        self._correlations = self.known.correlations
         self._handles = itertools.count(1)
         self._greeting = 0
         self.sent_at = self._heard_at = self._looked_at = 0.0
@@ -148,6 +178,19 @@ class Link(IncomingCalls):
             self.outbox.append(asked.frame)
         self.asked[correlation] = asked
         return correlation
+
+    def adopt(self, asked: dict[int, Asked]) -> None:
+        """Take over what another link of this client was asked, in front of what waits here."""
+        if self.state is State.ENDED:
+            for one in asked.values():
+                one.failed(self.error)
+        elif self.state is State.UP:
+            self.asked |= asked
+            for one in asked.values():
+                self._bind(one)
+                self.outbox.append(one.frame)
+        else:
+            self.asked = asked | self.asked
 
     def _bind(self, asked: Asked) -> None:
         """It is written to this node now, whose log may hold it from then on."""
@@ -219,6 +262,8 @@ class Link(IncomingCalls):
         self.error = error
         self.outbox.clear()
         if is_final:
+            if self.side is not None:
+                self.side.lose(error, is_final=True)
             self._leave_unanswered(error)
         elif was_up:
             asked, self.asked = self.asked, {}
@@ -356,7 +401,9 @@ class Link(IncomingCalls):
     def _welcomed(self, welcome: Welcome, now_s: float) -> None:
         self._credentials.check_welcome(welcome, self.address)
         self._check_epoch(welcome)
-        if any(self._held(welcome.log)):
+        if self.side is not None:
+            self.side.rejoin(welcome.log)
+        if any(self.held(welcome.log)) and not (self.on_part and self.on_part(welcome.log)):
             if now_s < self.looks_until:
                 self.is_looking = True
                 reason = "it writes another log, and the one before may hold what is not confirmed"
@@ -370,6 +417,7 @@ class Link(IncomingCalls):
         self.welcome = welcome
         self.hello = msgspec.structs.replace(self.hello, resume=welcome.resume)
         self.members, self.replicas = tuple(welcome.members), tuple(welcome.replicas)
+        self.known.found(welcome.log, (self.address, *self.replicas))
         self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
         self.limits = welcome.limits
         self.state = State.UP
@@ -383,12 +431,12 @@ class Link(IncomingCalls):
     @property
     def epoch_seen(self) -> int:
         """The highest epoch that was seen of the log that answered last; 0 where there are none."""
-        return self._epochs.get(self.log or b"", 0)
+        return self.known.epochs.get(self.log or b"", 0)
 
     def _check_epoch(self, welcome: Welcome) -> None:
         """A primary that was replaced does not know it yet: it can confirm nothing, and what it
         tells of the log is not what the newer one has."""
-        seen = self._epochs.get(welcome.log, 0)
+        seen = self.known.epochs.get(welcome.log, 0)
         if welcome.epoch and welcome.epoch < seen:
             reason = f"it leads in epoch {welcome.epoch} of its log, and epoch {seen} has begun"
             raise ConnectionLost(address=self.address, reason=reason)
@@ -396,7 +444,7 @@ class Link(IncomingCalls):
     def _end_unlogged(self, welcome: Welcome) -> None:
         """End what an earlier epoch of this log may have had, and the log does not keep: repeated,
         it might be there twice."""
-        before = self._epochs.get(welcome.log, 0)
+        before = self.known.epochs.get(welcome.log, 0)
         if before and welcome.epoch > before:
             for correlation, one in list(self.asked.items()):
                 if one.is_written and one.log == welcome.log and not one.outlives_epochs:
@@ -404,7 +452,7 @@ class Link(IncomingCalls):
                     one.estranged(NEW_EPOCH)
                     self.woken.append(one)
         if welcome.epoch:
-            self._epochs[welcome.log] = welcome.epoch
+            self.known.epochs[welcome.log] = welcome.epoch
 
     def renew(self, token: str, pending: Pending) -> None:
         """Prove anew who this is, by another token."""
@@ -445,14 +493,31 @@ class Link(IncomingCalls):
             )
         self.hello = msgspec.structs.replace(self.hello, resume=answer["resume"])
 
-    def _held(self, log: bytes) -> Iterator[Asked]:
+    def places(self, log: bytes) -> list[str]:
+        """Where that log can be looked for; never where this link is."""
+        return [one for one in self.known.places.get(log, ()) if one != self.address]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is up, and its side link too if it has one."""
+        return self.state is State.UP and (self.side is None or self.side.state is State.UP)
+
+    @property
+    def credentials(self) -> Credentials:
+        """What it proves itself with."""
+        return self._credentials
+
+    def rejoin(self, log: bytes) -> None:
+        """Its main link has reached that log: a side link that looks for it is needed no more."""
+
+    def held(self, log: bytes) -> Iterator[Asked]:
         """What another log than this one may hold."""
         both = itertools.chain(self.asked.values(), self.doubts)
         return (one for one in both if one.log is not None and one.log != log)
 
     def _estrange(self, log: bytes) -> None:
         """End what another log than this one may hold."""
-        for one in list(self._held(log)):
+        for one in list(self.held(log)):
             self.doubts.pop(one, None)
             for correlation in [number for number, it in self.asked.items() if it is one]:
                 del self.asked[correlation]

@@ -43,13 +43,21 @@ def my_runner() -> "asyncio.Task[Any] | None":
 class LoopDriver:
     """See the module."""
 
-    def __init__(self, link: Link, addresses: Sequence[str], options: Options) -> None:
-        self.link = link
+    def __init__(
+        self,
+        link: Link,
+        addresses: Sequence[str],
+        options: Options,
+        main: "LoopDriver | None" = None,
+    ) -> None:
+        self.link, self._options, self._main = link, options, main
         self.lock = contextlib.nullcontext()  # between two steps nothing else runs
         self.loop = TransportLoop(link, addresses, options, self)
         self.flush, self.me = self.loop.flush, my_runner
         self._heartbeat = Heartbeat(self.loop)
         self._event_loop: asyncio.AbstractEventLoop | None = None
+        if main is not None:
+            self._event_loop = main.event_loop
         self._waiters: dict[object, list[_Waiter]] = {}
         self._fds: tuple[int, ...] = ()
         self._timer: asyncio.TimerHandle | None = None
@@ -83,6 +91,10 @@ class LoopDriver:
         """End for good."""
         self.loop.stop(error, linger_ms)
         self.loop.give_back()
+
+    def beside(self, link: Link, addresses: Sequence[str]) -> "LoopDriver":
+        """Another driver for a link of the same client, in the same event loop."""
+        return LoopDriver(link, addresses, self._options, self)
 
     # ---- operations
 
@@ -156,6 +168,9 @@ class LoopDriver:
 
     def wake(self, keys: Sequence[object]) -> None:
         """Wake the tasks that wait for one of these keys; None among them: all."""
+        if self._main is not None:  # who waits for its answers waits there
+            self._main.wake([*keys, self._main.link])
+            return
         for one in list(self._waiters) if None in keys else keys:
             for is_done, woken in self._waiters.get(one, ()):
                 if is_done():

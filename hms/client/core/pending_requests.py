@@ -12,7 +12,7 @@ import msgspec
 
 from hms.errors.tree import HmsError
 from hms.wire.frames import Kind
-from hms.wire.structures import decode_error, decode_reply
+from hms.wire.structures import OpenProducer, OpenSession, decode_error, decode_reply
 
 Frame = Sequence[bytes]
 """Envelope and payload."""
@@ -28,6 +28,30 @@ def own_copy(error: HmsError) -> HmsError:
 def reason_of(error: HmsError) -> str:
     """Why a connection was lost, in short."""
     return str(error.fields.get("reason", error.symbol))
+
+
+class Travelling(Protocol):
+    """A producer, whose frames another link may carry."""
+
+    opening: tuple[OpenSession, OpenProducer] | None
+    """What opens its session and itself at a node."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is in flight."""
+
+    @property
+    def last_sequence(self) -> int:
+        """The last number that was used."""
+
+    def move(self, link: Any) -> None:
+        """That link carries it from now on."""
+
+    def push(self) -> None:
+        """Send what waits."""
+
+    def lost_of(self, log: bytes | None, last_sequence: int) -> HmsError | None:
+        """What that log had confirmed and lacks now."""
 
 
 class Asked(Protocol):
@@ -48,6 +72,10 @@ class Asked(Protocol):
     @property
     def is_wanted(self) -> bool:
         """Whether it is something sent whose outcome somebody still waits for."""
+
+    @property
+    def travelling(self) -> Travelling | None:
+        """The producer whose frame it is, if a side link may look after it."""
 
     def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """The answer is here; ERROR is one too."""
@@ -118,6 +146,11 @@ class Pending(msgspec.Struct, eq=False):
     def is_wanted(self) -> bool:
         """It sends nothing."""
         return False
+
+    @property
+    def travelling(self) -> Travelling | None:
+        """It is no producer's."""
+        return None
 
     @property
     def is_kept(self) -> bool:

@@ -221,8 +221,9 @@ class Requests:
         link = self.link
         for participant in list(link.participants):
             participant.tick()
-        for push in list(link.on_room.values()):
-            push()
+        for one in self._links:
+            for push in list(one.on_room.values()):
+                push()
         yield from self.settled(self._is_settled, self._is_held, is_hasty=is_hasty)
         left = [participant.leave() for participant in list(link.participants)]
         deadline = monotonic() + LEAVE_S
@@ -242,21 +243,28 @@ class Requests:
                 return True
             if monotonic() >= deadline:
                 return False
-            if is_hasty or link.state is not State.UP or not is_held():
+            if is_hasty or not link.is_whole or not is_held():
                 return True
             yield Wait(
                 link,
-                lambda: is_settled() or link.state is not State.UP or not is_held(),
+                lambda: is_settled() or not link.is_whole or not is_held(),
                 deadline,
             )
 
     def _is_held(self) -> bool:
+        return any(
+            bool(one.on_room) or any(asked.is_wanted for asked in one.asked.values())
+            for one in self._links
+        )
+
+    @property
+    def _links(self) -> list[Link]:
         link = self.link
-        return bool(link.on_room) or any(one.is_wanted for one in link.asked.values())
+        return [link] if link.side is None else [link, link.side]
 
     def _is_settled(self) -> bool:
-        link = self.link
-        return link.state is State.ENDED or not (link.sends_in_flight or link.on_room)
+        is_ended = self.link.state is State.ENDED
+        return is_ended or not any(one.sends_in_flight or one.on_room for one in self._links)
 
     # ---- requests
 

@@ -23,9 +23,16 @@ _T = TypeVar("_T")
 class ThreadDriver:
     """See the module."""
 
-    def __init__(self, link: Link, addresses: Sequence[str], options: Options) -> None:
-        self.link = link
-        self.lock: threading.Lock = threading.Lock()
+    def __init__(
+        self,
+        link: Link,
+        addresses: Sequence[str],
+        options: Options,
+        main: "ThreadDriver | None" = None,
+    ) -> None:
+        self.link, self._options, self._main = link, options, main
+        self.lock: threading.Lock = threading.Lock() if main is None else main.lock
+        self._side: ThreadDriver | None = None
         self.loop = loop = TransportLoop(link, addresses, options, self)
         self._background = BackgroundThread(self)
         self._waiting = waiting = self._background.waiting
@@ -33,6 +40,8 @@ class ThreadDriver:
         self.flush, self.wake, self.wait_for = loop.flush, waiting.wake, waiting.wait_for
         self.come_by = self._background.come_by
         self.me = threading.current_thread
+        if main is not None:  # who waits for its answers waits there
+            self.wake = main.wake_all
         forbid_in_child(self)
 
     def run(self, steps: Steps[_T]) -> _T:
@@ -75,6 +84,15 @@ class ThreadDriver:
         """End for good."""
         self.loop.stop(error, linger_ms)
 
+    def beside(self, link: Link, addresses: Sequence[str]) -> "ThreadDriver":
+        """Another driver for a link of the same client, under the same lock."""
+        self._side = ThreadDriver(link, addresses, self._options, self)
+        return self._side
+
+    def wake_all(self, keys: Sequence[object]) -> None:
+        """Wake who waits for one of these keys at a link beside this one, or for any at this."""
+        self.wake([*keys, self.link])
+
     def take_in(self) -> None:
         """Take in what is here already."""
         if self._waiting.reader is None:
@@ -100,6 +118,8 @@ class ThreadDriver:
     def join(self) -> None:
         """Wait for the background thread and give everything back."""
         self._background.join()
+        if self._side is not None:
+            self._side.join()
 
     # ---- what the transport loop needs
 
@@ -111,7 +131,11 @@ class ThreadDriver:
     def after_flush(self) -> None:
         """Callbacks, and answers for which no thread waits, are the background thread's."""
         link = self.link
-        if link.calls:
+        if link.calls and self._main is not None:
+            calls, link.calls = link.calls, []
+            self._main.link.calls += calls
+            self._main.come_by(0.0)
+        elif link.calls:
             self.come_by(0.0)
         elif link.unattended and self._waiting.reader is None:
             self._background.take_over(at_once=True)

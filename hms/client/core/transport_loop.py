@@ -18,8 +18,10 @@ from hms.client.core.link import Link, State
 from hms.client.core.link_participants import Ticking
 from hms.client.core.operations import FOREVER
 from hms.client.core.reconnection import Attempts
+from hms.client.core.side_link import SideLink
 from hms.client.core.transport import Transport, contexts
 from hms.errors.catalogue import (
+    ConnectionClosed,
     ConnectionLost,
     LoginExpired,
     LoginRefused,
@@ -45,8 +47,24 @@ HANDSHAKES_MIN = 2
 _HOPELESS = (TpSecurity, TpProtocol)
 
 
+class SideDriver(Protocol):
+    """What carries a side link on."""
+
+    def begin(self) -> None:
+        """Begin to connect."""
+
+    def flush(self) -> None:
+        """Send what it has to send."""
+
+    def stop(self, error: HmsError, linger_ms: int) -> None:
+        """End for good."""
+
+
 class Shell(Protocol):
     """What a transport loop needs of the driver that carries it on."""
+
+    def beside(self, link: Link, addresses: Sequence[str], /) -> SideDriver:
+        """Another driver for a link of the same client, under the same lock."""
 
     def wake(self, keys: Sequence[object], /) -> None:
         """Wake who waits for one of these keys; None among them: everybody."""
@@ -90,6 +108,10 @@ class TransportLoop:
         self._key_turn = self._failed_handshakes = 0
         self._refused: set[str] = set()
         self._was_up = False
+        self._side: SideDriver | None = None
+        self._is_side = isinstance(link, SideLink)
+        if not self._is_side:
+            link.on_part = self._part
         self._ended: LoginExpired | None = None
         """How the node ended the login, until there is another one."""
 
@@ -107,6 +129,24 @@ class TransportLoop:
             self._plan_ticks()
         if link.calls or link.unattended:
             self._shell.after_flush()
+        if self._side is not None:
+            self._side.flush()
+
+    def _part(self, log: bytes) -> bool:
+        """Another log answers than the one that may hold what was sent: look for it beside."""
+        link = self.link
+        if link.side is not None or (side := SideLink.beside(link, log)) is None:
+            return False
+        link.side = side
+        self._side = driver = self._shell.beside(side, side.addresses)
+        side.on_over = self._side_is_over
+        driver.begin()
+        return True
+
+    def _side_is_over(self) -> None:
+        driver, self._side = self._side, None
+        if driver is not None:
+            driver.stop(ConnectionClosed(what="connection"), 0)
 
     def _plan_ticks(self) -> None:
         now = monotonic()
@@ -202,7 +242,7 @@ class TransportLoop:
         else:
             self.attempts.failed(now)
             self._follow(error, now)
-            if link.is_looking:
+            if link.is_looking or self._is_side:
                 self.attempts.due_by(now + LOOK_PAUSE_S)
         if is_final or (was_up and not isinstance(error, NotPrimary)):
             link.report(error)

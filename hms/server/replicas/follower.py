@@ -42,6 +42,7 @@ from hms.server.replicas.frames import (
     Rejoin,
     Resume,
     Said,
+    Time,
     Whole,
     decode,
 )
@@ -69,10 +70,22 @@ _IDLE: Final = threading.Event()
 
 
 class Won:
-    """A campaign that was won. silent_since_s: since when the others are known to be silent."""
+    """A campaign that was won. silent_since_s: since when the others are known to be silent; told:
+    what the clock of the node said at the primary before, and when that was heard."""
 
-    def __init__(self, configuration: Configuration, silent_since_s: float) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        silent_since_s: float,
+        told: tuple[int, float] | None = None,
+    ) -> None:
         self.configuration, self.silent_since_s = configuration, silent_since_s
+        self._told = told
+
+    def node_ms(self, now_s: float) -> int | None:
+        """What the clock of the node says now, by the time that has passed here since it was told;
+        None for a copy that heard nothing of it."""
+        return None if self._told is None else self._told[0] + int((now_s - self._told[1]) * 1000)
 
 
 class Follower:
@@ -114,6 +127,8 @@ class Follower:
         self._damaged: dict[int, int] = {}
         """Where segments are damaged, as the primary was told."""
         self.refused = 0
+        self.told: tuple[int, float] | None = None
+        """What the node's clock said last, and when that was heard."""
 
     def run(self) -> Won:
         """Follow, until a campaign is won."""
@@ -229,7 +244,7 @@ class Follower:
         log.warning("%s leads %s from epoch %d on", me.me, self._group.node, won.epoch)
         me.won(won, asked_s)
         self._promise()
-        return Won(won, since_s)
+        return Won(won, since_s, self.told)
 
     def _keep(self, **changes: int) -> None:
         """Durable, before anything that depends on it is said."""
@@ -335,7 +350,7 @@ class Follower:
             case Resume():
                 self._is_resumed = True
                 self._taken += 1
-                return Reads(list(FORMATS))
+                self._say(Reads(list(FORMATS)))  # before what it has is counted
             case Whole():
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1
@@ -346,8 +361,11 @@ class Follower:
         return None
 
     def _read_by_others(self, said: Said) -> None:
-        """What those want to know who read this copy, and what nobody says to one that follows."""
+        """What those want to know who read this copy or lead next, and what nobody says to one that
+        follows."""
         match said:
+            case Time():
+                self.told = said.at_ms, self._heard_s
             case Mark():
                 self._marks.take(said.mark)
             case ConfirmedUpTo():

@@ -37,6 +37,7 @@ __all__ = [
     "Resume",
     "Said",
     "Segment",
+    "Time",
     "Whole",
     "Write",
     "decode",
@@ -206,6 +207,13 @@ class Reads(_Said, frozen=True):
     formats: Annotated[list[int], Meta(max_length=16)]
 
 
+class Time(_Said, frozen=True):
+    """What the node's clock says, for copies that have said what they read: another one takes it
+    up, whatever its machine's clock says."""
+
+    at_ms: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
+
+
 class Bye(_Said, frozen=True):
     """Its sender stops."""
 
@@ -232,6 +240,7 @@ Said = (
     | Fence
     | Promised
     | Reads
+    | Time
     | Bye
 )
 

@@ -52,6 +52,7 @@ from hms.server.replicas.frames import (
     Resume,
     Said,
     Segment,
+    Time,
     Whole,
     Write,
     decode,
@@ -94,6 +95,8 @@ BEHIND_FRAMES_MAX: Final = 1024
 BEHIND_BYTES_MAX: Final = 64 << 20
 """A copy that has so many on their way to it, or bytes of the log, joins again: one that stands
 still while the others confirm costs no more memory."""
+SILENT_FORMATS: Final = frozenset((0, 2))
+"""What a copy reads that does not say it; 0 before the first segment is there."""
 BEATS_PER_LEASE: Final = 5
 RENEWALS_PER_LEASE: Final = 3
 RESIGNS: Final = 3
@@ -123,6 +126,8 @@ class _Link:
         first one from `past_at` on."""
         self.past_at = 0
         self.is_whole = self.is_known = False
+        self.mark = 0
+        """Up to which it has synced all, as it said."""
         self.formats: frozenset[int] = frozenset()
         """Of the log, that it can read; none until it has said so."""
         self.sent = self.taken = 0
@@ -130,6 +135,10 @@ class _Link:
         self.sizes: deque[int] = deque()
         """Of those that are on their way."""
         self.lag_bytes = 0
+
+    def can_read(self, log_format: int) -> bool:
+        """Whether it could lead with a log of that format."""
+        return log_format in (self.formats or SILENT_FORMATS)
 
     def took(self, frames: int) -> None:
         """It has so many by now; more than were sent is no news."""
@@ -153,7 +162,9 @@ class Primary:
         *,
         silent_since_s: float,
         clock_s: Callable[[], float] = now_s,
+        clock_ms: Callable[[], int] | None = None,
     ) -> None:
+        """clock_ms: the node's clock, which the other copies are told."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._granted = granted
         self._leadership = leadership
@@ -181,7 +192,8 @@ class Primary:
         self._headers: dict[int, tuple[bytes, int]] = {}
         self._ends: dict[int, int] = {}
         """Of segments that were written in this start."""
-        self._current = 0
+        self._current = self._format = 0
+        """The segment that is written, and the format of the log."""
         self._must_keep = False
         self._places: deque[tuple[int, Place]] = deque()
         """Where the marks lie that were synced here and are not confirmed yet."""
@@ -195,7 +207,7 @@ class Primary:
         self._successor = ""
         """Who is to lead when this one stops; "" for anyone."""
         self.refused = 0
-        self._socket, self._clock_s = socket, clock_s
+        self._socket, self._clock_s, self._clock_ms = socket, clock_s, clock_ms
         self._renew_at_s = self._beat_at_s = float("-inf")
         self._threads = [
             threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
@@ -214,6 +226,8 @@ class Primary:
                 self._confirmation.begins(self._clock_s())
                 self._renew_at_s = float("-inf")
             self._headers[number] = header, size
+            if (about := unpack_segment_header(header)) is not None:
+                self._format = about.version
             self._ends[number] = SEGMENT_HEADER_BYTES
             self._current = number
             mark = self._next_mark()
@@ -350,17 +364,27 @@ class Primary:
             have, needed, names = self._confirmation.lacking(at_s)
             is_blocked = self._blocked_since_s is not None
             survives = self._confirmation.failures_survived(at_s)
+            links = self._links.values()
+            older = sorted(o.member.name for o in links if not o.can_read(self._format))
         count = f"{have} of {len(self._group.peers)} copies have everything: {names}"
         behind = [str(row["replica"]) for row in rows if row["state"] == "CATCHING_UP"]
         epoch = f"{self._group.me} leads in epoch {now.epoch}"
         return {
             "replica_unprotected": "" if survives else f"{epoch}, and no copy may be lost: {count}",
-            "replica_behind": ", ".join(behind) and f"{', '.join(behind)} lacks a part of the log",
+            "replica_behind": self._why_behind(behind, older),
             "replica_blocked": f"nothing is confirmed: {needed} copies are needed; {count}"
             if is_blocked
             else "",
             "arbiter_down": self._arbiter_fault,
         }
+
+    def _why_behind(self, behind: list[str], older: list[str]) -> str:
+        lacking = [name for name in behind if name not in older]
+        told = [f"{', '.join(lacking)} lacks a part of the log"] if lacking else []
+        if older:
+            what = f"cannot read format {self._format} of the log, and does not count"
+            told.append(f"{', '.join(older)} {what}: boot the release that it had there")
+        return "; ".join(told)
 
     def _blocked_for_s(self) -> float | None:
         """For how long a confirmation has waited for copies that do not come."""
@@ -624,8 +648,15 @@ class Primary:
         if at_s >= self._beat_at_s:
             self._beat_at_s = at_s + self._group.lease_s / BEATS_PER_LEASE
             self._to_all(Beat(at_s))
+            self._tell_time()
             if mark := self._marks.news():
                 self._to_all(Mark(mark))
+
+    def _tell_time(self) -> None:
+        if self._clock_ms is not None:
+            now = Time(self._clock_ms())
+            for route in [route for route, link in self._links.items() if link.formats]:
+                self._send(route, now)
 
     def _hold_line(self) -> None:
         """The log is read: who comes is told that this copy lives, and joins later."""
@@ -700,15 +731,11 @@ class Primary:
             match said:
                 case Ack():
                     link.took(said.frames)
-                    before = self._confirmation.confirmed
-                    self._confirmation.acked(copy_id, said.mark)
-                    if self._confirmation.confirmed > before:
-                        self._advanced.notify_all()
-                    if (link.is_whole and not link.is_known) or self._confirmation.asked:
-                        link.is_known = True
-                        self._changed.notify_all()
+                    link.mark = max(link.mark, said.mark)
+                    self._count(link)
                 case Reads():
                     link.formats = frozenset(said.formats)
+                    self._count(link)
                 case BeatAck():
                     if said.at_s > self._clock_s():  # it would prove leadership for ever
                         raise ReplicaFrameBad(detail="it answers a beat that was not sent yet")
@@ -719,6 +746,19 @@ class Primary:
                     self._changed.notify_all()
                 case _:
                     raise ReplicaFrameBad(detail=f"a copy does not say {type(said).__name__}")
+
+    def _count(self, link: _Link) -> None:
+        """What a copy has counts, if it could lead with it: one of an older release may come back
+        to a log whose format was raised meanwhile."""
+        if not link.can_read(self._format):
+            return
+        before = self._confirmation.confirmed
+        self._confirmation.acked(link.member.copy_id, link.mark)
+        if self._confirmation.confirmed > before:
+            self._advanced.notify_all()
+        if (link.is_whole and not link.is_known) or self._confirmation.asked:
+            link.is_known = True
+            self._changed.notify_all()
 
     def _join(self, route: bytes, envelope: Envelope, said: Join) -> None:
         """A copy comes, or comes again; what it lacks is begun."""

@@ -5,14 +5,16 @@ to one another, what a copy writes, recovery, and the segments. Simulated are th
 forgets and tears), the network, the clock, the arbiter's engine, and the processes: killed at any
 call of the disk, paused, cut off, restored from a backup, begun with an empty disk.
 
-After each step, or when it can be told, H1 to H7, H9 to H13 and H18 of the specification are looked
-at: who writes an epoch, equal bytes, promises, confirmations and configurations at enough copies,
-what a new primary has, tails that are set aside, what a reader sees, places that never fall, files
-of messages, copies that went back or are damaged, numbers that are given once. A plain log stands
+After each step, or when it can be told, H1 to H7, H9 to H13, H17 and H18 of the specification are
+looked at: who writes an epoch, equal bytes, promises, confirmations and configurations at enough
+copies, what a new primary has, tails that are set aside, what a reader sees, places that never
+fall, files of messages, copies that went back or are damaged, the node's time over take-overs by
+machines whose clocks are wrong by days, numbers that are given once. A plain log stands
 for the engine here; so the others are tested elsewhere: H8 (nothing leaves before its record is
 confirmed) by tests.sim with a real engine, whose journal syncs where a primary confirms; H14 in
 tests/unit/store/test_shared_generations.py; H15 in tests/integration/test_database_leases.py; H16
-in tests/unit/server/test_replica_machines.py; H17 in tests/sim/test_clock_matrix.py and, over a
-take-over, tests/acceptance/test_ha_replicas.py; H19 to H21 in tests/sim/test_two_logs.py,
-tests/unit/client/test_client_epochs.py and tests/unit/engine/session/test_outcomes.py.
+in tests/unit/server/test_replica_machines.py; what waits for a time in
+tests/sim/test_clock_matrix.py and, over a take-over, tests/acceptance/test_ha_replicas.py; H19 to
+H21 in tests/sim/test_two_logs.py, tests/unit/client/test_client_epochs.py and
+tests/unit/engine/session/test_outcomes.py.
 """

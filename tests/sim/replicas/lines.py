@@ -4,6 +4,8 @@ from collections import deque
 
 from hms.server.replicas.frames import FORMAT, Ack, Envelope, decode, encode
 
+TIME, BEAT_PARTS = b"Time", 4
+
 
 class Line:
     """A follower's end. Messages of both ways wait here until the world lets them through."""
@@ -25,8 +27,8 @@ class Line:
     def received(self):
         while self.here:
             parts = self.here.popleft()
-            self.epoch = decode(parts)[0].epoch
-            yield parts
+            self.epoch = decode(parts[:2])[0].epoch
+            yield from [parts[:2], parts[2:]] if len(parts) == BEAT_PARTS else [parts]
 
     def wait(self, _timeout_s):
         pass
@@ -48,7 +50,11 @@ class Socket:
 
     def send(self, route, envelope, data):
         line = self._net.lines.get(route)
-        if line is not None and not line.is_cut and line.primary == self._me:
+        if line is None or line.is_cut or line.primary != self._me:
+            return
+        if TIME in envelope and line.down:  # it comes with the beat that was said just before
+            line.down[-1] += [envelope, data]
+        else:
             line.down.append([envelope, data])
 
     def received(self):

@@ -5,10 +5,11 @@ Each changes the product, through monkeypatch, as a mistake would.
 
 from msgspec import structs
 
+from hms.boot.clock import EvenClock
 from hms.server.arbiter.interface import encode
 from hms.server.arbiter.memory import MemoryArbiter
 from hms.server.replicas.confirmation import Confirmation, _Peer
-from hms.server.replicas.follower import Follower
+from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.frames import Fence
 from hms.server.replicas.leadership import Campaign, Leadership
 from hms.server.replicas.log_copy import LogCopy
@@ -249,6 +250,17 @@ def shrunk_to_copies_that_lack_older_epochs(patch):
     patch.setattr(Confirmation, "_are_here", lambda *_: True)
 
 
+def begun_by_the_machines_clock(patch):
+    """Who takes over begins as at a boot: an hour ahead, all that lives for an hour expires."""
+    patch.setattr(Won, "node_ms", lambda *_: None)
+
+
+def time_goes_back(patch):
+    """Who takes over begins where its own clock is, wherever the log is."""
+    begun_by_the_machines_clock(patch)
+    patch.setattr(EvenClock, "begin_at", lambda *_: None)
+
+
 PLANTS = [
     tail_cut_for_good,
     confirmed_by_one_fewer,
@@ -263,6 +275,8 @@ PLANTS = [
     unconfirmed_shown,
     gap_taken_for_whole,
     file_not_sent,
+    begun_by_the_machines_clock,
+    time_goes_back,
 ]
 
 PLANTS_OF_THREE = [

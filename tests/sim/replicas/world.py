@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from hms.boot.clock import EvenClock
 from hms.errors.catalogue import (
     ArbiterUnavailable,
     ReplicaUnknown,
@@ -54,6 +55,9 @@ FOLDER = Path("/copy")
 LOG, UID, LEASE_S, SEGMENT = "1f" * 16, 7, 5.0, 4096
 KIND = 1
 HEAL_STEPS = 4000
+BEGUN_S, WALL_S = 1.7e9, 3 * 86400.0
+TIME_SHARE, TIME_SLACK_S = 0.03, 0.5
+"""A clock of a machine runs one percent apart, and the node follows its date by as much."""
 STORED, GONE = rb"\+([0-9a-f-]{90})\)", rb" -([0-9a-f-]{90})\)"
 """What a record says of a file."""
 
@@ -85,13 +89,16 @@ class Disk(SimDisk):
 class Log:
     """What a primary writes: batches of records, one on its way at a time, as the journal does."""
 
-    def __init__(self, world, name, primary, epoch):
+    def __init__(self, world, name, primary, epoch, clock):
         self.world, self.disk, self.primary = world, world.disks[name], primary
+        self.clock_ms = clock
         self.name, self.epoch = name, epoch
         recovery = Recovery(self.disk, FOLDER, UID)
         found = [(lsn, bytes(payload)) for lsn, _, _, payload, _ in recovery.records()]
         recovery.cut_tail()
         world.opened(name, found, epoch)
+        times = [world.times[body][0] for _, body in found if body in world.times]
+        clock.begin_at(max(times, default=0) + 1)
         for gone in re.findall(GONE, b"".join(body for _, body in found)):
             self.disk.unlink(FOLDER / FILES_FOLDER / gone.decode())
         self.lsn, self.number = recovery.next_lsn, recovery.next_number - 1
@@ -129,6 +136,8 @@ class Log:
         payloads = [
             b"(%d %s%s)" % (next(self.world.bodies), self.name.encode(), file) for file in files
         ]
+        for payload in payloads:
+            self.world.times[payload] = self.clock_ms(), self.world.now_s, self.epoch
         size = sum(record_bytes(len(payload)) for payload in payloads)
         if self.at + size + RECORD_HEADER_BYTES > SEGMENT:
             self._begin()
@@ -200,6 +209,7 @@ class Process:
         self.start = state.starts + 1
         self.leadership = Leadership(name, state.copy_id, self.start, state.promised, LOG, LEASE_S)
         self.primary = self.log = self.candidate = None
+        self.clock = EvenClock(lambda: world.wall_ns(name), lambda: int(world.clock_s(name) * 1e9))
         self.follower = Follower(
             world.group(name),
             FOLDER,
@@ -276,6 +286,10 @@ class Process:
     def _lead(self):
         world, name, won = self.world, self.name, self.won
         world.opening(name, won.configuration)
+        if self.follower.told is None:  # a boot: nobody here knows for how long the node was down
+            world.untold.add(won.configuration.epoch)
+        if (told_ms := won.node_ms(world.clock_s(name))) is not None:
+            self.clock.go_on_from(told_ms)
         self.primary = Primary(
             world.group(name),
             FOLDER,
@@ -286,6 +300,7 @@ class Process:
             self.socket,
             silent_since_s=won.silent_since_s,
             clock_s=lambda: world.clock_s(name),
+            clock_ms=self.clock,
         )
         self.primary.start = lambda: None
         self.reads_until_s = world.now_s + world.reading_s()
@@ -295,7 +310,7 @@ class Process:
         world = self.world
         if world.now_s >= self.reads_until_s:
             epoch = self.won.configuration.epoch
-            self.log = Log(world, self.name, self.primary, epoch)
+            self.log = Log(world, self.name, self.primary, epoch, self.clock)
             return
         self.primary._serve_once()
         self.primary._keep_once()
@@ -329,6 +344,12 @@ class World:
         self.clocks = {
             name: (self.rng.uniform(-1e6, 1e6), self.rng.uniform(0.99, 1.01)) for name in self.names
         }
+        walls = random.Random(f"walls {seed}")
+        self.walls_s = {name: walls.uniform(-WALL_S, WALL_S) for name in self.names}
+        self.times, self.untold = {}, set()
+        """Of records: the node's time and the true time in which they were written, and the epoch;
+        epochs whose primary was told no time."""
+        self.timed = None
         self.synced = {name: set() for name in self.names}
         self.is_healing = True
         self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
@@ -376,6 +397,10 @@ class World:
         """What the machine's clock says: it never steps, and agrees with no other one."""
         begun_s, drift = self.clocks[name]
         return begun_s + self.now_s * drift
+
+    def wall_ns(self, name):
+        """What the machine's clock says that is set by somebody: wrong by days."""
+        return int((BEGUN_S + self.now_s + self.walls_s[name]) * 1e9)
 
     def reading_s(self):
         """How long a log is read."""
@@ -478,7 +503,23 @@ class World:
         self.confirmed += records
         self.last_place = place
         self.check_durable("H4")
+        self._check_times(records)
         self._check_files(records, epoch)
+
+    def _check_times(self, records):
+        """H17: from one confirmed record to the next the node's time goes on as the true time
+        does."""
+        for _, body in records:
+            at_ms, true_s, epoch = self.times[body]
+            before, self.timed = self.timed, (at_ms, true_s, epoch)
+            if before is None:
+                continue
+            passed_s = (at_ms - before[0]) / 1000
+            most_s = (true_s - before[1]) * (1 + TIME_SHARE) + TIME_SLACK_S
+            if passed_s < 0:
+                self.fault(f"H17: the node's time went back by {-passed_s:.3f} s")
+            elif passed_s > most_s and not (epoch in self.untold and before[2] != epoch):
+                self.fault(f"H17: {passed_s:.1f} s passed in {true_s - before[1]:.1f} s")
 
     def _check_files(self, records, epoch):
         """H11: enough members have each file that a confirmed record names, safe."""

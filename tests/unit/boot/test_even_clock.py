@@ -67,6 +67,17 @@ def test_it_begins_where_the_log_ends_and_goes_on_from_there():
     assert machine.clock() > ends_ms
 
 
+@pytest.mark.parametrize("away", [HOUR, -HOUR])
+def test_where_another_machine_takes_over_it_goes_on_as_it_ran_there(away):
+    """That machine's own clock is an hour away; it is followed as slowly as ever."""
+    machine = Machine()
+    there_ms = (machine.wall - away) // 1_000_000
+    machine.clock.go_on_from(there_ms)
+    assert machine.clock() == there_ms
+    machine.wait(60 * S)
+    assert 59_400 <= machine.clock() - there_ms <= 60_600
+
+
 def test_time_that_the_machine_slept_has_passed():
     """CLOCK_MONOTONIC stops meanwhile; this one does not."""
     before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)

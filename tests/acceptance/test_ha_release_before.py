@@ -1,0 +1,115 @@
+"""The release before as a copy of the log beside this one: a rolling upgrade there and back, and a
+copy that cannot read the log."""
+
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+from hms.errors.catalogue import BootFailed, StoreNotFinalized
+from hms.history.archive_all import seal
+from tests.acceptance.ha_rig import WAIT_S, Sender, bodies, connect
+from tests.acceptance.pair_rig import arbiter, pair
+from tests.support.release_before import release_before
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(400)
+NODE = {"replica_timeout_s": 1}
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory):
+    """The release before."""
+    return release_before(tmp_path_factory.mktemp("before"))
+
+
+@pytest.fixture
+def two(tmp_path):
+    with arbiter(tmp_path) as decided_by, pair(tmp_path, decided_by, node=NODE) as made:
+        yield made
+
+
+@contextmanager
+def sending(two):
+    """Messages come all the time; each that was confirmed is there once, in order."""
+    sender = Sender(two.machines)
+    yield sender
+    sender.wait_for(20)
+    sender.end()
+    assert bodies(*two.machines) == sender.confirmed
+
+
+def upgrade(one, release=None):
+    """A machine gets another release; None: this one."""
+    one.stop()
+    one._prefix = [] if release is None else release.prefix
+
+
+def leads(two, name):
+    """That machine does."""
+    wait_until(lambda: two.replication()["replica"] == name, 2 * WAIT_S)
+
+
+def test_copies_leave_the_release_before_one_by_one_under_load(before, two):
+    """Standbys first. No format is raised that a copy cannot read."""
+    for one in two.machines:
+        one._prefix = before.prefix
+        one.boot(standby=one is two.b)
+    with sending(two) as sender:
+        two.wait_for_both()
+        sender.wait_for(20)
+        upgrade(two.b)
+        two.b.boot(standby=True)
+        two.wait_for_both()
+        two.a.stop()
+        leads(two, "b")
+        two.a.boot(standby=True)
+        two.wait_for_both()
+        sender.wait_for(20)
+        with connect(two.b) as operator:
+            with pytest.raises(StoreNotFinalized, match="a cannot read format 3"):
+                operator.administer("store.finalize", {})
+            upgrade(two.a)
+            two.a.boot(standby=True)
+            two.wait_for_both()
+            done = operator.administer("store.finalize", {})
+            assert done == {"format_before": 2, "format": 3}
+        sender.wait_for(20)
+        two.b.kill()
+        sender.wait_for(20)
+
+
+def test_a_copy_that_cannot_read_the_log_is_named_and_never_counts(before, two):
+    """A machine goes back to the release before, once the format is raised: with its store it does
+    not boot, and changes nothing; with an empty one it gets all, and does not count."""
+    two.boot()
+    one = two.follower
+    with sending(two) as sender:
+        sender.wait_for(20)
+        with connect(*two.machines) as operator:
+            operator.administer("store.finalize", {})
+        seal(two.leader.address)  # the next segment has the new format
+        sender.wait_for(20)
+        two.wait_for_both()
+        upgrade(one, before)
+        kept = sorted(path.name for path in one.store.iterdir())
+        with pytest.raises(BootFailed, match="HMS-5003"):
+            one.boot(standby=True)
+        assert sorted(path.name for path in one.store.iterdir()) == kept
+        one.store.rename(one.store.with_name("kept"))
+        one.boot(standby=True)
+        sender.wait_for(20)
+        wait_until(lambda: "cannot read format 3" in alerts(two), WAIT_S)
+        assert two.replication()["members"] == [two.leader.folder.name]
+        one.stop()
+        shutil.rmtree(one.store)
+        one._prefix = []
+        one.boot(standby=True)
+        two.wait_for_both()
+        assert "cannot read" not in alerts(two)
+
+
+def alerts(two):
+    """What an operator is told."""
+    with connect(*two.machines) as operator:
+        return str(operator.administer("alert.list", {}))
