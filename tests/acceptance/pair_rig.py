@@ -74,10 +74,9 @@ def arbiter(folder):
 
 @contextmanager
 def pair(folder, decided_by, scrub_s=60, **config):
-    """A pair whose first copy has begun; node: keys of [node.NAME]."""
-    replicas = {
-        name: {"address": f"tcp://127.0.0.1:{free_port()}", "scrub_s": scrub_s} for name in "ab"
-    }
+    """A pair whose first copy has begun; node: keys of [node.NAME]; scrub_s: 0 to say nothing."""
+    scrubs = {"scrub_s": scrub_s} if scrub_s else {}
+    replicas = {name: {"address": f"tcp://127.0.0.1:{free_port()}", **scrubs} for name in "ab"}
     domain = {"name": f"pair{next(_pairs)}-{os.getpid()}"}
     made = Pair(folder, decided_by, {"hms": QUEUES, "domain": domain, "replica": replicas} | config)
     code, said = hms_command(made.a, "replica", "init")

@@ -20,6 +20,13 @@ from hms.errors.catalogue import BootFailed, NotPrimary
 from hms.server.replicas.frames import FORMAT, Beat, Bye, Write
 from hms.server.replicas.link import MESSAGE_BYTES_MAX
 from hms.server.replicas.standby_door import StandbyDoor
+from hms.store.journal.format import (
+    FORMATS,
+    SEGMENT_HEADER_BYTES,
+    Author,
+    pack_segment_header,
+    unpack_segment_header,
+)
 from hms.testing import node
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
@@ -141,6 +148,27 @@ def test_a_store_of_another_group_is_refused_and_not_touched(two, tmp_path):
         (tmp_path / "own").rename(one.store)
         one.boot()
         two.wait_for_both()
+
+
+def test_a_copy_with_a_newer_format_is_refused_and_not_touched(two):
+    """A release before cannot follow with what a later one wrote."""
+    one = two.follower
+    one.stop()
+    newest = max(Path(one.store).glob("*.log"))
+    with newest.open("r+b") as file:
+        kept = file.read(SEGMENT_HEADER_BYTES)
+        about = unpack_segment_header(kept)
+        author = Author(about.node_uid, about.epoch, FORMATS[-1] + 1, about.release)
+        file.seek(0)
+        file.write(pack_segment_header(author, about.number, about.first_lsn, about.oldest))
+    before = files_of(one)
+    with pytest.raises(BootFailed, match="HMS-5003"):
+        one.boot()
+    assert files_of(one) == before
+    with newest.open("r+b") as file:
+        file.write(kept)
+    one.boot()
+    two.wait_for_both()
 
 
 @pytest.mark.parametrize(

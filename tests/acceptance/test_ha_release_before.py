@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hms.errors.catalogue import BootFailed, StoreNotFinalized
+from hms.errors.catalogue import StoreNotFinalized
 from hms.history.archive_all import seal
 from tests.acceptance.ha_rig import WAIT_S, Sender, bodies, connect
 from tests.acceptance.pair_rig import arbiter, pair
@@ -25,7 +25,7 @@ def before(tmp_path_factory):
 
 @pytest.fixture
 def two(tmp_path):
-    with arbiter(tmp_path) as decided_by, pair(tmp_path, decided_by, node=NODE) as made:
+    with arbiter(tmp_path) as decided_by, pair(tmp_path, decided_by, 0, node=NODE) as made:
         yield made
 
 
@@ -80,8 +80,8 @@ def test_copies_leave_the_release_before_one_by_one_under_load(before, two):
 
 
 def test_a_copy_that_cannot_read_the_log_is_named_and_never_counts(before, two):
-    """A machine goes back to the release before, once the format is raised: with its store it does
-    not boot, and changes nothing; with an empty one it gets all, and does not count."""
+    """A machine goes back to the release before, once the format is raised, with its store and with
+    an empty one: it gets all, and does not count, so it will not lead."""
     two.boot()
     one = two.follower
     with sending(two) as sender:
@@ -92,17 +92,13 @@ def test_a_copy_that_cannot_read_the_log_is_named_and_never_counts(before, two):
         sender.wait_for(20)
         two.wait_for_both()
         upgrade(one, before)
-        kept = sorted(path.name for path in one.store.iterdir())
-        with pytest.raises(BootFailed, match="HMS-5003"):
+        for _ in range(2):
             one.boot(standby=True)
-        assert sorted(path.name for path in one.store.iterdir()) == kept
-        one.store.rename(one.store.with_name("kept"))
-        one.boot(standby=True)
-        sender.wait_for(20)
-        wait_until(lambda: "cannot read format 3" in alerts(two), WAIT_S)
-        assert two.replication()["members"] == [two.leader.folder.name]
-        one.stop()
-        shutil.rmtree(one.store)
+            sender.wait_for(20)
+            wait_until(lambda: "cannot read format 3" in alerts(two), WAIT_S)
+            assert two.replication()["members"] == [two.leader.folder.name]
+            one.stop()
+            shutil.rmtree(one.store)
         one._prefix = []
         one.boot(standby=True)
         two.wait_for_both()

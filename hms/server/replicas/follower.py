@@ -44,6 +44,7 @@ from hms.server.replicas.frames import (
     Said,
     Time,
     Whole,
+    before,
     decode,
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
@@ -61,6 +62,8 @@ log = logging.getLogger("hms.replicas")
 SILENT_BEATS: Final = 2
 BEATS_PER_LEASE: Final = 5
 LOOKS_PER_LEASE: Final = 20
+JOINS_BEFORE: Final = 3
+"""Each so many-th join that nobody answers is said as in the release before."""
 LOST_S: Final = 0.25
 """So often the arbiter is asked when the connection to the primary ended."""
 SOON_S: Final = 0.05
@@ -119,6 +122,8 @@ class Follower:
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
         self._is_resumed = False
+        self._unanswered = 0
+        """So many times it has joined since a primary answered."""
         self._is_lost = False
         """The connection to the primary ended, as it does when its process ends."""
         self._alone_s: float | None = None
@@ -284,7 +289,8 @@ class Follower:
         known = read_damages(self._disk, self._folder)
         self._damaged = {one.segment: one.offset for one in known.values()}
         joins = self._copy.joins(self._state.copy_id, self._leadership.promised, self._damaged)
-        self._say(joins)
+        self._unanswered += 1  # a primary of a release before does not read what it does not know
+        self._say(joins if self._unanswered % JOINS_BEFORE else before(joins))
 
     def _hang_up(self) -> None:
         if self._link is not None:
@@ -348,7 +354,7 @@ class Follower:
                 self._copy.sync()
                 self._join()
             case Resume():
-                self._is_resumed = True
+                self._is_resumed, self._unanswered = True, 0
                 self._taken += 1
                 self._say(Reads(list(FORMATS)))  # before what it has is counted
             case Whole():

@@ -40,6 +40,7 @@ __all__ = [
     "Time",
     "Whole",
     "Write",
+    "before",
     "decode",
     "encode",
 ]
@@ -57,14 +58,24 @@ class _Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Join(_Said, frozen=True):
     """A copy wants the log. segments: header by number, of all that it has; ends: where the bytes
     of the last ones end; files: those that are there in full; past: segments that only its history
-    has."""
+    has, None from a copy of a release before."""
 
     copy_id: str
     promised: int
     segments: dict[int, bytes]
     ends: dict[int, int]
     files: list[str]
-    past: list[int] = []
+    past: list[int] | None = None
+
+
+class JoinBefore(_Said, frozen=True, tag="Join"):
+    """The same, as a primary of a release before reads it."""
+
+    copy_id: str
+    promised: int
+    segments: dict[int, bytes]
+    ends: dict[int, int]
+    files: list[str]
 
 
 class Rejoin(_Said, frozen=True):
@@ -258,6 +269,13 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Envelope)
+
+
+def before(said: Join) -> Said:
+    """As a release before reads it."""
+    return JoinBefore(  # type: ignore[return-value] # it is none that is read here
+        said.copy_id, said.promised, said.segments, said.ends, said.files
+    )
 
 
 def encode(envelope: Envelope) -> bytes:

@@ -113,8 +113,8 @@ BLOCKED_AFTER_S: Final = 1.0
 class _Link:
     """A copy that is connected."""
 
-    def __init__(self, route: bytes, member: Member) -> None:
-        self.route, self.member = route, member
+    def __init__(self, route: bytes, member: Member, *, is_before: bool) -> None:
+        self.route, self.member, self.is_before = route, member, is_before
         self.todo: deque[int] = deque()
         """Segments that it gets; the first one from `at` on."""
         self.at: int | None = None
@@ -135,6 +135,11 @@ class _Link:
         self.sizes: deque[int] = deque()
         """Of those that are on their way."""
         self.lag_bytes = 0
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether it takes frames that the release before does not have, and would hang up for."""
+        return not self.is_before or bool(self.formats)
 
     def can_read(self, log_format: int) -> bool:
         """Whether it could lead with a log of that format."""
@@ -650,7 +655,9 @@ class Primary:
             self._to_all(Beat(at_s))
             self._tell_time()
             if mark := self._marks.news():
-                self._to_all(Mark(mark))
+                for link in self._links.values():
+                    if link.knows_all:
+                        self._send(link.route, Mark(mark))
 
     def _tell_time(self) -> None:
         if self._clock_ms is not None:
@@ -691,7 +698,7 @@ class Primary:
             return
         self._readable.tell(place)
         for link in list(self._links.values()):
-            if link.is_whole:
+            if link.is_whole and link.knows_all:
                 self._send(link.route, ConfirmedUpTo(*place))
 
     @property
@@ -777,7 +784,8 @@ class Primary:
         if start < max(known, default=0) or said.copy_id == self._leadership.copy_id:
             detail = f"{name} started {start} times, {max(known, default=0)} are known"
             raise ReplicaFrameBad(detail=f"{detail}: its copy went back, or is there twice")
-        link = _Link(route, Member(name, said.copy_id, start))
+        is_before = said.past is None
+        link = _Link(route, Member(name, said.copy_id, start), is_before=is_before)
         files = set(said.files)
         with self._changed:
             for old in [o for o in self._links.values() if o.member.copy_id == said.copy_id]:
@@ -789,7 +797,7 @@ class Primary:
             here = self._files_here()
             link.files.extend(sorted(here - files))
             history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
-            theirs = {*said.past, *said.segments}
+            theirs = {*(history if said.past is None else said.past), *said.segments}
             link.past.extend(sorted(set(history) - theirs, reverse=True))
             is_fit = not (found.drop or found.diverged)
             if is_fit:
