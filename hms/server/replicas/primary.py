@@ -990,7 +990,7 @@ class Primary:
             self._confirmation.whole(link.member.copy_id, mark)
         self._tell(link, self._keeps())
         self._tell(link, Whole(mark))
-        if self._readable.place != NOTHING:
+        if self._readable.place != NOTHING and link.knows_all:
             self._send(link.route, ConfirmedUpTo(*self._readable.place))
         log.info("%s has the whole log", link.member.name)
 
