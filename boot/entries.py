@@ -88,6 +88,13 @@ class Config:
         found = [one for one in self.subscriptions.values() if self._is_on(node, one.svgname)]
         return [one for one in found if node.open_topics or known.has(one.topic, one.scheme)]
 
+    def policy_master_of(self, node: Node) -> str:
+        """The other node where alone its users and roles are changed; "" when they are changed
+        here."""
+        master = self.domain.config_master
+        is_shared = node.group.link_key_file is not None
+        return master if master and master != node.name and is_shared else ""
+
     def replicas_of(self, node: Node) -> list[Replica]:
         """The copies of a node's log."""
         return [one for one in self.replicas.values() if one.nodename == node.name]

@@ -6,7 +6,9 @@ import logging
 import os
 import pwd
 from collections import deque
-from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,15 @@ from hms.boot.audit_checks import AuditChecks, verify_command
 from hms.boot.entries import Config, Listener, Node
 from hms.boot.policy_sharing import PolicySharing
 from hms.boot.resume_keys import resume_keys
-from hms.boot.security_file import load_security, read_marked
+from hms.boot.security_file import change_security, load_security, read_marked
 from hms.boot.watched_files import stamp_of
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.errors.catalogue import SecurityFileError
+from hms.errors.catalogue import NotConfigMaster, SecurityFileError
 from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.entrance import Change
+from hms.server.logins import document_changes as changes
 from hms.server.logins.auditing import Auditing
 from hms.server.logins.authorization import Authorization
 from hms.server.logins.callers import Caller, network_text
@@ -32,20 +35,50 @@ from hms.server.logins.login_workers import LoginWorkers
 from hms.server.logins.outside_logins import WORKERS as OUTSIDE_WORKERS
 from hms.server.logins.outside_logins import OutsideLogins, make_authenticators
 from hms.server.logins.passwords import hash_password
-from hms.server.logins.plain_policy import plain_policy
+from hms.server.logins.plain_policy import differences_of, plain_policy
+from hms.server.logins.policy_pages import PolicyPages
 from hms.server.logins.resume_tokens import ResumeTokens
-from hms.server.logins.security_document import SecurityDocument, SecuritySettings, differences
+from hms.server.logins.security_document import (
+    BY_USER,
+    SecurityDocument,
+    SecuritySettings,
+    differences,
+)
 from hms.server.node_operations import Later
 from hms.server.service_monitor import ServiceMonitor
+from hms.wire.operations import Operation, WhoMay
 
 __all__ = ["Securing", "make_securing"]
 
 log = logging.getLogger("hms.security")
 
 
+DIFFERENCES_SHOWN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an operator asks of it. audit_number: of the record of the order."""
+
+    verb: str
+    arguments: Any = None
+    user: str = ""
+    audit_number: int = 0
+    later: Later = field(default_factory=Later)
+
+
+_CHANGES: Mapping[str, Callable[[SecurityDocument, Any], SecurityDocument]] = {
+    "user.enable": lambda d, asked: changes.alter_user(d, asked.name, enabled=True),
+    "user.disable": lambda d, asked: changes.alter_user(d, asked.name, enabled=False),
+    "user.logout": lambda d, asked: changes.log_out(d, asked.name),
+    "permission.grant": lambda d, asked: changes.grant(d, asked.name, asked.permission),
+    "permission.revoke": lambda d, asked: changes.revoke(d, asked.name, asked.permission),
+}
+
+
 class Securing:
     """What a secured node has more than an open one. caller_of: as LoginGate; verify: the command
-    that verifies its audit."""
+    that verifies its audit; master: the node where alone the policy is changed, "" here."""
 
     def __init__(
         self,
@@ -57,7 +90,9 @@ class Securing:
         caller_of: Callable[[Hashable], Caller | None],
         clock_ms: Callable[[], int],
         verify: Sequence[str] = (),
+        master: str = "",
     ) -> None:
+        self._master = master
         self._clock_ms = clock_ms
         self._audits = AuditChecks(node.name, verify, engine.cluster)
         self._path = path
@@ -67,7 +102,7 @@ class Securing:
         self._monitor = monitor
         self._caller_of = caller_of
         self._seen = stamp_of(path)
-        self._asked: deque[tuple[str, Later]] = deque()
+        self._asked: deque[_Asked] = deque()
         """What operators have asked of it since the last look."""
         self._unmarked: tuple[int, int, int] | None = None
         self._rejected = ""
@@ -138,33 +173,41 @@ class Securing:
         if self._sharing is not None:
             self._sharing.look(self._document, self._change)
         self._audits.look(self._clock_ms(), self._change, self._answer)
-        asked = [self._asked.popleft() for _ in range(len(self._asked))]
-        reloads = [later for verb, later in asked if verb == "security.reload"]
+        self._look_at_file([self._asked.popleft() for _ in range(len(self._asked))])
+
+    def _look_at_file(self, asked: "list[_Asked]") -> None:
+        """Take it over when it was changed; what operators have asked and ordered."""
+        reloads = [one.later for one in asked if one.verb == "security.reload"]
         stamp = stamp_of(self._path)
         if reloads or stamp != self._seen:
             said = self._read(stamp, is_whole=bool(reloads))
             for later in reloads:
                 self._answer(later, said)
-        for verb, later in asked:
-            if verb == "security.show":
-                self._answer(later, self._shown())
+        for one in asked:
+            if one.verb == "security.show":
+                self._answer(one.later, self._shown())
+            elif one.verb != "security.reload":
+                self._answer(one.later, self._kept(one))
 
     def show(self) -> Later:
         """What holds, at the next look; under the engine's lock."""
-        return self._later("security.show")
+        return self._later(_Asked("security.show"))
 
     def reload(self) -> Later:
         """The file is read at the next look, changed or not: who asks says that it is whole."""
-        return self._later("security.reload")
+        return self._later(_Asked("security.reload"))
+
+    def keep(self, verb: str, asked: Operation, user: str, audit_number: int) -> Later:
+        """It is looked up, or the file changed, at the next look: what was permitted is done."""
+        return self._later(_Asked(verb, asked, user, audit_number))
 
     def verify_audits(self, wait_s: int) -> Later:
         """Each node of the cluster verifies its audit; under the engine's lock."""
         return self._audits.begin(self._clock_ms() + 1000 * wait_s)
 
-    def _later(self, verb: str) -> Later:
-        later = Later()
-        self._asked.append((verb, later))
-        return later
+    def _later(self, asked: "_Asked") -> Later:
+        self._asked.append(asked)
+        return asked.later
 
     def _answer(self, later: Later, said: dict[str, Any] | HmsError) -> None:
         known = self._engine.state.connections
@@ -173,6 +216,45 @@ class Securing:
     def _shown(self) -> dict[str, Any]:
         found = plain_policy(self._document)
         return {"version": self._document.version, "policy": found, "rejected": self.rejected()}
+
+    def _kept(self, one: "_Asked") -> dict[str, Any] | HmsError:
+        asked = one.arguments
+        try:
+            if isinstance(asked, WhoMay):
+                identities = self.gate.identities
+                pages = PolicyPages(identities.document, identities.policy)
+                now = datetime.fromtimestamp(self._clock_ms() / 1000, UTC)
+                return {"rows": pages.matrix(asked.resource, asked.name, now)}
+            if one.verb == "security.diff":
+                return self._differing(load_security(self._path))
+            return self._changed(one)
+        except HmsError as error:
+            return error.with_traceback(None)
+
+    def _differing(self, file: SecurityDocument) -> dict[str, Any]:
+        """What is other in the file than what holds, the first of it."""
+        rows = differences_of(plain_policy(self._document), plain_policy(file))
+        versions = {"file": file.version, "running": self._document.version}
+        more = {"rejected": self.rejected(), "count": len(rows)}
+        return {**versions, **more, "differences": rows[:DIFFERENCES_SHOWN]}
+
+    def _changed(self, one: "_Asked") -> dict[str, Any]:
+        """The file says what an operator has ordered, and it holds."""
+        if self._master:
+            about = {"kind": "policy", "destination": "", "what": "change"}
+            raise NotConfigMaster(**about, master=self._master)
+
+        def change(document: SecurityDocument) -> SecurityDocument:
+            if document.version < self._document.version:
+                said = f"{self._path}: version {document.version} is older than the one that holds"
+                raise SecurityFileError(report=said)
+            return _CHANGES[one.verb](document, one.arguments)
+
+        change_security(self._path, change, by=f"{BY_USER}{one.user}", is_patient=False)
+        said = self._read(stamp_of(self._path), is_whole=True)
+        if isinstance(said, HmsError):
+            raise said
+        return {**said, "audit": one.audit_number}
 
     def _read(self, stamp: tuple[int, int, int], *, is_whole: bool) -> dict[str, Any] | HmsError:
         """Take over what the file says; what became of it. is_whole: nobody is writing it."""
@@ -289,7 +371,13 @@ def make_securing(
     if node.security is None:
         return None
     about = node, engine, monitor, caller_of, clock_ms
-    return Securing(node.security, config.listeners, *about, verify_command(config, node))
+    return Securing(
+        node.security,
+        config.listeners,
+        *about,
+        verify_command(config, node),
+        config.policy_master_of(node),
+    )
 
 
 def _dummy_hash(document: SecurityDocument) -> str:

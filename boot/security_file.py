@@ -90,15 +90,20 @@ def save_security(path: Path, document: SecurityDocument) -> None:
 
 
 def change_security(
-    path: Path, change: Callable[[SecurityDocument], SecurityDocument]
+    path: Path,
+    change: Callable[[SecurityDocument], SecurityDocument],
+    by: str = "",
+    *,
+    is_patient: bool = True,
 ) -> SecurityDocument:
-    """Read, change and write the document under the file's lock; its new version."""
-    with _locked(path):
+    """Read, change and write the document under the file's lock; its new version. by: who changes
+    it, "" whoever runs this; is_patient: whether the lock is waited for."""
+    with _locked(path, is_patient=is_patient):
         known = load_security(path)
         changed = change(known)
         if changed != known:
             changed = msgspec.structs.replace(
-                changed, version=known.version + 1, changed_by=_own_name()
+                changed, version=known.version + 1, changed_by=by or _own_name()
             )
             save_security(path, changed)
         return changed
@@ -190,14 +195,19 @@ def _bytes_of(handle: int) -> bytes:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, *, is_patient: bool = True) -> Iterator[None]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
     try:
         handle = os.open(path.with_name(f"{path.name}.lock"), flags, 0o600)
     except OSError as fault:
         raise SecurityFileError(report=f"{path}: cannot be locked: {fault.strerror}") from fault
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX if is_patient else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as fault:
+        os.close(handle)
+        said = "another command changes it at this moment; order it again"
+        raise SecurityFileError(report=f"{path}: {said}") from fault
+    try:
         yield
     finally:
         os.close(handle)

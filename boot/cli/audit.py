@@ -2,7 +2,8 @@
 while the node is down."""
 
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,8 +39,8 @@ def audit() -> None:
 @click.option("--limit", default=100, show_default=True, help="The last so many.")
 def list_(target: Target, user: str | None, limit: int) -> None:
     """What was ordered and refused, the newest last."""
-    found = [one for one in _entries(target) if user in (None, one.user)]
-    rows = [_row(one) for one in found[-limit:]] if limit > 0 else []
+    found = (one for one in _entries(target) if user in (None, one.user))
+    rows = [_row(one) for one in deque(found, maxlen=max(0, limit))]
     show_table(target, rows, empty="Nothing is recorded.")
 
 
@@ -77,34 +78,61 @@ def verify(target: Target, anchors: tuple[str, ...], is_cluster: bool) -> None:
             raise click.UsageError("--anchor is of one node: give it without --cluster")
         _verify_all(target)
         return
-    entries: list[AuditEntry] = []
+    asked = _asked(anchors)
+    read = _Read(frozenset(number for number, _ in asked))
     try:
-        entries.extend(_entries(target))
+        broken = next(breaks_of(read.each(_entries(target))), None)
     except StoreCorrupt as fault:
-        number = entries[-1].number + 1 if entries else 1
+        number = read.last.number + 1 if read.last else 1
         said = f"record {number} or a later one: {fault}"
         target.say(said, {"broken": number, "why": str(fault)})
         click.get_current_context().exit(BROKEN)
-    for entry, why in breaks_of(entries):
+    if broken is not None:
+        entry, why = broken
         target.say(f"record {entry.number}: {why}", {"broken": entry.number, "why": why})
         click.get_current_context().exit(BROKEN)
-    _compare(target, entries, anchors)
-    whole = counted(len(entries), "record is whole", "records are whole")
-    first = entries[0].number if entries else 0
-    last = {"last": entries[-1].number, "hash": entries[-1].hash.hex()} if entries else {}
-    said = f"{whole}, from number {first}"
-    target.say(said, {"records": len(entries), "first": first, **last})
+    _compare(target, read.known, asked)
+    whole = counted(read.count, "record is whole", "records are whole")
+    last = {"last": read.last.number, "hash": read.last.hash.hex()} if read.last else {}
+    said = f"{whole}, from number {read.first}"
+    target.say(said, {"records": read.count, "first": read.first, **last})
 
 
-def _compare(target: Target, entries: list[AuditEntry], anchors: tuple[str, ...]) -> None:
-    known, older = {one.number: one for one in entries}, 0
+class _Read:
+    """What is kept of records that are read one after the other: a million of them fit nowhere.
+    known: hashes of those that somebody asks for."""
+
+    def __init__(self, asked: frozenset[int]) -> None:
+        self._asked = asked
+        self.known: dict[int, str] = {}
+        self.count = self.first = 0
+        self.last: AuditEntry | None = None
+
+    def each(self, entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
+        for one in entries:
+            self.first = self.first or one.number
+            self.count, self.last = self.count + 1, one
+            if one.number in self._asked:
+                self.known[one.number] = one.hash.hex()
+            yield one
+
+
+def _asked(anchors: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Numbers and hashes; two of one number differ."""
+    found = []
     for given in anchors:
         word, _, digest = given.partition(":")
         if not word.isdecimal():
             raise InvalidArgument(what="--anchor", detail=f"{given!r} is not NUMBER:HASH")
-        number = int(word)
+        found.append((int(word), digest))
+    return found
+
+
+def _compare(target: Target, known: Mapping[int, str], asked: list[tuple[int, str]]) -> None:
+    older = 0
+    for number, digest in asked:
         found = known.get(number)
-        if found is not None and found.hash.hex() != digest:
+        if found is not None and found != digest:
             why = f"record {number} is another one"
             target.say(why, {"broken": number, "why": why})
             click.get_current_context().exit(BROKEN)
@@ -145,7 +173,7 @@ def _verify_all(target: Target) -> None:
 @target_options
 def anchor(target: Target) -> None:
     """Number and hash of the last record, to be kept elsewhere."""
-    last = next(iter(list(_entries(target))[-1:]), None)
+    last = next(iter(deque(_entries(target), maxlen=1)), None)
     if last is None:
         raise InvalidArgument(what="anchor", detail="nothing is recorded yet")
     said = f"{last.number}:{last.hash.hex()}"

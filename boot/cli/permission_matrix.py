@@ -1,6 +1,6 @@
 """hms permission matrix: who may do what, user by action by resource."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,12 +9,13 @@ import click
 from hms.boot.cli.security_target import document_of
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
-from hms.engine.security import BUILT_IN, Permission, Policy, Rights, Unacceptable, read_permission
-from hms.engine.security.actions import KINDS, KINDS_OF
+from hms.engine.security import BUILT_IN, Permission, Policy, Rights
+from hms.engine.security.actions import KINDS_OF
 from hms.engine.security.permissions import nearest
 from hms.errors.catalogue import InvalidArgument
 from hms.server.logins import document_changes as changes
-from hms.server.logins.security_document import SecurityDocument, UserEntry, role_of
+from hms.server.logins.policy_pages import asked_of, kept_out
+from hms.server.logins.security_document import SecurityDocument, role_of
 from hms.wire.commands import Action
 
 __all__ = ["matrix"]
@@ -45,7 +46,7 @@ def matrix(
         changes.user_of(document, name)
     policy = Policy({name: role_of(entry) for name, entry in document.role.items()} | {**BUILT_IN})
     held = _held(document, policy, users)
-    wanted = list(_asked(resources)) if resources else _granted(held.values())
+    wanted = list(asked_of(resources)) if resources else _granted(held.values())
     chosen = _actions(actions)
     rows = [
         {"action": str(one.action), "resource": f"{one.kind}:{one.pattern}", **_who(held, one)}
@@ -55,7 +56,7 @@ def matrix(
     columns = ("action", "resource", "all", "some")
     show_table(target, rows, empty="Nothing is granted.", columns=columns)
     for name in users or document.user:
-        if why := _kept_out(document.user[name]):
+        if why := kept_out(document.user[name], datetime.now(UTC)):
             click.echo(f"{name} {why}, and may do nothing", err=True)
 
 
@@ -65,7 +66,7 @@ def _held(document: SecurityDocument, policy: Policy, users: Sequence[str]) -> d
     held = {
         name: policy.rights_of(document.user[name].roles)
         for name in names
-        if not _kept_out(document.user[name])
+        if not kept_out(document.user[name], datetime.now(UTC))
     }
     if not users:
         for name, one in sorted(document.authenticator.items()):
@@ -74,31 +75,9 @@ def _held(document: SecurityDocument, policy: Policy, users: Sequence[str]) -> d
     return held
 
 
-def _kept_out(entry: UserEntry) -> str:
-    ends = entry.not_after
-    if ends is not None and ends.replace(tzinfo=ends.tzinfo or UTC) <= datetime.now(UTC):
-        return "has ended"
-    return "" if entry.enabled else "is disabled"
-
-
 def _granted(held: Any) -> list[Permission]:
     every = {str(one): one for rights in held for one in rights.permissions}
     return list(every.values())
-
-
-def _asked(resources: Sequence[str]) -> Iterator[Permission]:
-    """Every action on each of these."""
-    for text in dict.fromkeys(resources):
-        kind = text.partition(":")[0]
-        if kind not in KINDS:
-            detail = f"{text!r} is not KIND:PATTERN{nearest(kind, KINDS)}"
-            raise InvalidArgument(what="--resource", detail=detail)
-        for action, kinds in KINDS_OF.items():
-            if kind in kinds:
-                try:
-                    yield read_permission(f"{action} {text}")
-                except Unacceptable as fault:
-                    raise InvalidArgument(what="--resource", detail=str(fault)) from fault
 
 
 def _actions(words: Sequence[str]) -> frozenset[Action]:

@@ -85,7 +85,8 @@ def permission() -> None:
 def grant(target: Target, role_name: str, text: str, dry_run: bool) -> None:
     """Let a role do something, such as "produce queue:orders.*"."""
     said = f"{role_name}: may {text}"
-    apply(target, lambda d: changes.grant(d, role_name, text), said, is_dry=dry_run)
+    order = "permission.grant", {"name": role_name, "permission": text}
+    apply(target, lambda d: changes.grant(d, role_name, text), said, is_dry=dry_run, order=order)
 
 
 @permission.command()
@@ -96,7 +97,8 @@ def grant(target: Target, role_name: str, text: str, dry_run: bool) -> None:
 def revoke(target: Target, role_name: str, text: str, dry_run: bool) -> None:
     """Let a role do something no more; what is open and needs it is closed."""
     said = f"{role_name}: may no longer {text}"
-    apply(target, lambda d: changes.revoke(d, role_name, text), said, is_dry=dry_run)
+    order = "permission.revoke", {"name": role_name, "permission": text}
+    apply(target, lambda d: changes.revoke(d, role_name, text), said, is_dry=dry_run, order=order)
 
 
 @permission.command("list")

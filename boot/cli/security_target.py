@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -43,8 +44,15 @@ def apply(
     said: str,
     *,
     is_dry: bool,
+    order: tuple[str, dict[str, Any]] | None = None,
 ) -> None:
-    """Change the file, or only try to; a node that runs takes it over within a second."""
+    """Change the file, or only try to; a node that runs takes it over within a second. order: what
+    a running node is told over a connection, to change its file itself."""
+    if target.address is not None and order is not None and not is_dry:
+        verb, arguments = order
+        version = target.administer(verb, **arguments)["version"]
+        target.say(f"{said}; version {version}", {"said": said, "version": version})
+        return
     path = path_of(target)
     _check_master(target)
     if is_dry:
@@ -58,8 +66,8 @@ def apply(
 def _check_master(target: Target) -> None:
     """NotConfigMaster where only another node's file may be changed; it comes here from there."""
     config = target.config()
-    node, master = config.node(target.node_name), config.domain.config_master
-    if master and master != node.name and node.group.link_key_file is not None:
+    master = config.policy_master_of(config.node(target.node_name))
+    if master:
         raise NotConfigMaster(kind="policy", destination="", what="change", master=master)
 
 

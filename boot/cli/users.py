@@ -21,6 +21,7 @@ from hms.boot.security_file import change_security
 from hms.errors.catalogue import InvalidArgument
 from hms.server.logins import document_changes as changes
 from hms.server.logins.passwords import hash_password
+from hms.server.logins.policy_pages import facts_of
 from hms.server.logins.security_document import SecurityDocument, UserEntry, limits_of
 
 __all__ = ["user"]
@@ -156,7 +157,8 @@ def _switch(verb: str, done: str, text: str, is_enabled: bool) -> click.Command:
         def change(document: SecurityDocument) -> SecurityDocument:
             return changes.alter_user(document, name, enabled=is_enabled)
 
-        apply(target, change, f"{name}: {done}", is_dry=dry_run)
+        order = f"user.{verb}", {"name": name}
+        apply(target, change, f"{name}: {done}", is_dry=dry_run, order=order)
 
     return switch
 
@@ -173,7 +175,8 @@ user.add_command(
 @DRY_RUN
 def logout(target: Target, name: str, dry_run: bool) -> None:
     """Close all that a user has open; it may log in again."""
-    apply(target, lambda d: changes.log_out(d, name), f"{name}: logged out", is_dry=dry_run)
+    said, order = f"{name}: logged out", ("user.logout", {"name": name})
+    apply(target, lambda d: changes.log_out(d, name), said, is_dry=dry_run, order=order)
 
 
 @user.command()
@@ -262,23 +265,8 @@ def show(target: Target, name: str) -> None:
 
 def _shown(document: SecurityDocument, name: str) -> dict[str, Any]:
     """A user without what is secret."""
-    entry = document.user[name]
-    ways = [
-        word
-        for word, is_it in (
-            ("password", entry.password),
-            ("key", entry.keys),
-            ("process", entry.os_users or entry.os_groups),
-            ("token", any(one.user == name for one in document.token.values())),
-        )
-        if is_it
-    ]
-    return {
-        "roles": list(entry.roles),
-        "enabled": entry.enabled,
-        "logs in by": ways,
-        "os_users": list(entry.os_users),
-    }
+    has_token = any(one.user == name for one in document.token.values())
+    return facts_of(document.user[name], has_token=has_token)
 
 
 def _changed(

@@ -15,7 +15,7 @@ from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.reader import list_segments, read_segment
 from hms.store.journal.segment_walk import AUDIT_SUFFIX, survey_alone
 
-__all__ = ["configurations_of_log", "entries_of_log", "entries_of_tables"]
+__all__ = ["configurations_of_log", "decoded", "entries_of_log", "entries_of_tables"]
 
 
 def entries_of_log(folder: Path, newest: int | None = None) -> Iterator[AuditEntry]:
@@ -31,11 +31,11 @@ def entries_of_log(folder: Path, newest: int | None = None) -> Iterator[AuditEnt
     for file in files:
         if file.suffix == AUDIT_SUFFIX:
             for at, kept in enumerate(audit_payloads(REAL_DISK, file)):
-                yield _decoded(kept, f"{file}, record {at + 1}")
+                yield decoded(kept, f"{file}, record {at + 1}")
             continue
         for _, kind, _, payload, _ in read_segment(file):
             if kind == RecordType.AUDIT:
-                yield _decoded(payload, str(file))
+                yield decoded(payload, str(file))
 
 
 def configurations_of_log(folder: Path) -> Iterator[NodeEvent]:
@@ -51,10 +51,11 @@ def entries_of_tables(
 ) -> Iterator[AuditEntry]:
     """Those with a higher number than that. address: as of a history. DatabaseUnavailable."""
     for one in audit_of_tables(address, password, above):
-        yield _decoded(one, address.rpartition("@")[2])
+        yield decoded(one, address.rpartition("@")[2])
 
 
-def _decoded(payload: bytes | memoryview, where: str) -> AuditEntry:
+def decoded(payload: bytes | memoryview, where: str) -> AuditEntry:
+    """A record of the audit; StoreCorrupt that says where it stands."""
     try:
         return decode_audit(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as fault:

@@ -21,6 +21,7 @@ from hms.records import Identity, RecordType, decode_identity
 
 __all__ = [
     "Table",
+    "audit_below",
     "audit_of_tables",
     "identity_of_tables",
     "is_database",
@@ -39,6 +40,7 @@ _PLACES = (
     " UNION ALL SELECT number, definition FROM {p}durable_subscription ORDER BY 1"
 )
 _AUDIT = "SELECT record FROM {p}audit WHERE number > {above} ORDER BY number"
+_AUDIT_PAGE = "SELECT record FROM {p}audit WHERE number < {below} ORDER BY number DESC"
 _IDENTITY = "SELECT record FROM {p}pending WHERE kind = 41"
 _DEFINED = (
     "SELECT lsn, kind, events, payload FROM {p}log"
@@ -95,6 +97,13 @@ def records_of_table(table: Table) -> Iterator[LogRecord]:
 def audit_of_tables(address: str, password: str | None, above: int) -> Iterator[bytes]:
     """The records of the audit with a higher number than that. DatabaseUnavailable."""
     for (record,) in _ask(address, _AUDIT, password, above=above):
+        yield bytes(record)
+
+
+def audit_below(address: str, password: str | None, below: int) -> Iterator[bytes]:
+    """Those with a lower number, the highest first; what is not taken is not fetched.
+    DatabaseUnavailable."""
+    for (record,) in _ask(address, _AUDIT_PAGE, password, below=below):
         yield bytes(record)
 
 

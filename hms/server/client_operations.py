@@ -19,10 +19,16 @@ from hms.wire import operations as ops
 
 __all__ = ["CLIENT_OPERATIONS", "CLOSING", "ClientOperations"]
 
+POLICY_OPERATIONS = (
+    *("user.list", "user.show", "user.enable", "user.disable", "user.logout"),
+    *("role.list", "role.show", "permission.grant", "permission.revoke", "permission.matrix"),
+    *("security.diff", "audit.head"),
+)
 CLIENT_OPERATIONS = (
     *("client.list", "client.show", "client.close", "client.ban", "client.unban", "client.bans"),
     *("consumer.list", "producer.list", "security.locked", "security.unlock"),
     *("security.show", "security.reload", "audit.verify"),
+    *POLICY_OPERATIONS,
 )
 CLOSING = ("client.close", "client.ban")
 LISTED_AT_ONCE = 1000
@@ -44,6 +50,8 @@ class ClientOperations:
         self, connection: int, verb: str, asked: ops.Operation, now_ms: int, fx: Effects
     ) -> Any:
         """Plain data."""
+        if verb in POLICY_OPERATIONS:
+            return self._entrance.policy(connection, verb, asked)
         if isinstance(asked, ops.ListClients):
             return self._list(asked)
         if isinstance(asked, ops.ListOpened):

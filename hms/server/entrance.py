@@ -12,6 +12,7 @@ from hms.server.node_operations import Later
 from hms.server.permissions import Permit
 from hms.wire import structures as wire
 from hms.wire.commands import Order
+from hms.wire.operations import Operation
 
 __all__ = ["Change", "Entrance", "OpenEntrance"]
 
@@ -69,6 +70,10 @@ class Entrance(Protocol):
 
     def reload(self) -> Later:
         """Have the security file read now; NotSupported."""
+
+    def policy(self, number: int, verb: str, asked: Operation) -> Any:
+        """What a connection asks and orders of users, roles and the audit; NotSupported,
+        InvalidArgument."""
 
     def verify_audits(self, wait_s: int) -> Later:
         """Have each node of the cluster verify its audit; NotSupported, NotInCluster."""
@@ -139,6 +144,10 @@ class OpenEntrance:
         raise _no_policy()
 
     def reload(self) -> Later:
+        """As before."""
+        raise _no_policy()
+
+    def policy(self, _number: int, _verb: str, _asked: Operation) -> Any:
         """As before."""
         raise _no_policy()
 

@@ -15,6 +15,7 @@ __all__ = ["NODE_OPERATIONS", "Later", "NodeOperations"]
 
 NODE_OPERATIONS = (
     "alert.list",
+    "backup.verify",
     "log.level",
     "replica.add",
     "replica.remove",
@@ -76,6 +77,8 @@ class NodeOperations:
             return self.levels.change(asked)
         if isinstance(asked, ops.SwitchOver | ops.AddReplica | ops.RemoveReplica):
             return self._replicas(asked)
+        if isinstance(asked, ops.VerifyBackup):
+            return {}
         return {"active": self.alerts.active(), "ended": self.alerts.ended()}
 
     def figures(self) -> dict[str, Any]:

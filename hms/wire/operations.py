@@ -16,6 +16,7 @@ __all__ = [
     "AlterDestination",
     "AlterMessages",
     "BanClient",
+    "ChangeGrant",
     "ClearRetained",
     "CloseClient",
     "CreateBackup",
@@ -27,6 +28,7 @@ __all__ = [
     "ForwardedMessages",
     "ListClients",
     "ListDestinations",
+    "ListNames",
     "ListOpened",
     "ListSchedules",
     "MoveMessages",
@@ -49,13 +51,16 @@ __all__ = [
     "UnbanClient",
     "UnlockAddress",
     "VerifyAudits",
+    "VerifyBackup",
     "ViewMessage",
+    "WhoMay",
     "decode_operation",
 ]
 
 SCHEDULES_LISTED, SCHEDULES_LISTED_MAX = 1000, 10_000
 REPORT_BYTES_MAX = 48 << 10
 ROWS_MAX = 100_000
+NAMES_LISTED, NAMES_LISTED_MAX = 100, 1000
 MESSAGES_AT_ONCE = 250
 """So many messages an operation on a place touches under one hold of the lock."""
 
@@ -217,6 +222,12 @@ class CreateBackup(Operation, frozen=True):
     """One of a row of them: the next one comes soon."""
 
 
+class VerifyBackup(Operation, frozen=True):
+    """Somebody is to verify this one, for the audit: the node does not read backups."""
+
+    backup: Text
+
+
 class FinalizeStore(Operation, frozen=True):
     """From now on the newest format is written, which the release before cannot read."""
 
@@ -373,6 +384,29 @@ class UnlockAddress(Operation, frozen=True):
     """address: as it was locked, or any of its network; 2001:db8::1 or 2001:db8:0:0::/64."""
 
     address: Text
+
+
+class ListNames(Operation, frozen=True):
+    """Users or roles by name. names: what a name has in it, "" for all; behind: those that come
+    after this one; limit: so many."""
+
+    names: Text = ""
+    behind: Text = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=NAMES_LISTED_MAX)] = NAMES_LISTED
+
+
+class ChangeGrant(Operation, frozen=True):
+    """name: of the role; permission: such as "produce queue:orders.*"."""
+
+    name: Text
+    permission: Text
+
+
+class WhoMay(Operation, frozen=True):
+    """resource: such as queue:orders.*; name: of this user alone, "" for all."""
+
+    resource: Text
+    name: Text = ""
 
 
 class VerifyAudits(Operation, frozen=True):

@@ -12,7 +12,7 @@ from hms.engine.effects import Effects
 from hms.engine.log.audit_chain import AuditChain
 from hms.records.audit import NO_HASH, AuditEntry
 from hms.server.logins.identities import Login
-from hms.server.logins.security_document import SecurityDocument, differences
+from hms.server.logins.security_document import BY_USER, SecurityDocument, differences
 from hms.wire.commands import Order, Repeat, concerns
 from hms.wire.operations import SelectMessages
 
@@ -56,7 +56,16 @@ class Auditing:
 
     def number_of(self, order: Order) -> int:
         """The number that the next command's record has; 0 for one that leaves none."""
-        return 0 if order.command.repeat is Repeat.READ else self._chain.number + 1
+        return 0 if order.command.repeat is Repeat.READ else self.next_number()
+
+    def next_number(self) -> int:
+        """The number of the record that comes next."""
+        return self._chain.number + 1
+
+    def head(self) -> tuple[int, str]:
+        """Number and hash of the last record; 0 and "" where there is none."""
+        number = self._chain.number
+        return number, self._chain.head.hex() if number else ""
 
     def refused(
         self,
@@ -103,7 +112,9 @@ class Auditing:
         if len(changed) > NAMED_MAX:
             value["more"] = len(changed) - NAMED_MAX
         is_told = after.version > before.version and after.changed_by
-        who = (f"os:{after.changed_by}", "security file") if is_told else ("system", "")
+        by = after.changed_by.removeprefix(BY_USER)
+        by = by if after.changed_by.startswith(BY_USER) else f"os:{by}"
+        who = (by, "security file") if is_told else ("system", "")
         said = msgspec.json.encode(value).decode()
         self._add(who, "secure", "role:*", "policy", said, 0, 1, now_ms, fx)
 

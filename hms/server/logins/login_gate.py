@@ -38,6 +38,7 @@ from hms.server.logins.login_workers import LoginWorkers
 from hms.server.logins.outside_logins import Found, OutsideLogins
 from hms.server.logins.passwords import verify
 from hms.server.logins.policy_keeper import NO_KEEPER, PolicyKeeper
+from hms.server.logins.policy_pages import PolicyPages
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.node_operations import Later
 from hms.server.rare_lines import RareLines
@@ -45,6 +46,7 @@ from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
 from hms.wire.commands import Action, Order
 from hms.wire.frames import Kind
+from hms.wire.operations import ListNames, NameOne, Operation
 from hms.wire.packed_messages import FLAG_RETAIN
 
 __all__ = ["LoginGate"]
@@ -114,6 +116,7 @@ class LoginGate:
         self._auditing = auditing
         self._random = random
         self._keeper = keeper
+        self._pages = PolicyPages(identities.document, identities.policy)
         self.outside = OutsideLogins({}) if outside is None else outside
         self._renewed = renewed
         self._renewing: set[int] = set()
@@ -314,6 +317,26 @@ class LoginGate:
     def reload(self) -> Later:
         """For `hms security reload`."""
         return self._keeper.reload()
+
+    def policy(self, number: int, verb: str, asked: Operation) -> Any:
+        """What an operator asks and orders of users, roles and the audit. A page is read here; what
+        takes longer, or changes the file, is the keeper's."""
+        if verb == "audit.head":
+            last, head = self._auditing.head()
+            return {"number": last, "hash": head}
+        document = self.identities.document
+        if self._pages.document is not document:
+            self._pages = PolicyPages(document, self.identities.policy)
+        if isinstance(asked, ListNames):
+            return self._pages.users(asked) if verb == "user.list" else self._pages.roles(asked)
+        if isinstance(asked, NameOne) and verb == "role.show":
+            return self._pages.role(asked.name)
+        logins = self._authorization.logins
+        if isinstance(asked, NameOne) and verb == "user.show":
+            open_now = sum(one.user == asked.name for one in logins.values())
+            return {**self._pages.user(asked.name), "connections": open_now}
+        by = logins[number].user
+        return self._keeper.keep(verb, asked, by, self._auditing.next_number())
 
     def verify_audits(self, wait_s: int) -> Later:
         """For `hms audit verify --cluster`."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from hms.errors.catalogue import NotSupported
 from hms.server.node_operations import Later
+from hms.wire.operations import Operation
 
 __all__ = ["NO_KEEPER", "PolicyKeeper"]
 
@@ -18,6 +19,9 @@ class PolicyKeeper(Protocol):
     def reload(self) -> Later:
         """What became of the file as it is now."""
 
+    def keep(self, verb: str, asked: Operation, user: str, audit_number: int) -> Later:
+        """What a user asks of the policy, or has changed in it."""
+
     def verify_audits(self, wait_s: int) -> Later:
         """What each node of the cluster finds of its audit."""
 
@@ -29,6 +33,9 @@ class _NoKeeper:
         raise NotSupported(feature="the policy without a file", instead="Set security in hms.conf.")
 
     reload = show
+
+    def keep(self, verb: str, asked: Operation, user: str, audit_number: int) -> Later:  # noqa: ARG002 - as PolicyKeeper
+        return self.show()
 
     def verify_audits(self, wait_s: int) -> Later:  # noqa: ARG002 - as PolicyKeeper
         return self.show()

@@ -22,6 +22,7 @@ from hms.server.logins.user_limits import Limits, effective, faults_of
 from hms.wire.commands import Action
 
 __all__ = [
+    "BY_USER",
     "SECTIONS",
     "AuthenticatorEntry",
     "Fault",
@@ -43,6 +44,8 @@ __all__ = [
 Fault = tuple[tuple[str, ...], str]
 """Where, as the path of section and key, and what."""
 GRANTS_MAX = 20_000
+BY_USER = "user:"
+"""No user of an operating system is called so."""
 TIMEOUT_S_MAX = 60
 ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 """Of tokens, with a public key: none and HS* would let in every holder of that."""
@@ -139,8 +142,8 @@ class AuthenticatorEntry(_Entry, frozen=True):
 
 
 class SecurityDocument(_Entry, frozen=True):
-    """The whole file. version: grows with each change; changed_by: the user of the operating system
-    who made the last one by a command."""
+    """The whole file. version: grows with each change; changed_by: who made the last one: a user of
+    the operating system by a command, or behind BY_USER one of the node."""
 
     version: int = 1
     changed_by: str = ""

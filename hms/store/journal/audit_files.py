@@ -37,6 +37,7 @@ __all__ = [
     "audit_files",
     "audit_of_segment",
     "audit_payloads",
+    "audited",
     "keep_audit",
     "retire_audit",
     "write_audit_file",
@@ -76,7 +77,7 @@ def audit_of_segment(disk: Disk, file: Path) -> list[bytes]:
         told = opening(disk, read_info(disk, successor, number + 1, is_last=False))
         if told is not None and not told.audit_number:
             return []  # nothing was audited up to there
-    return list(_audited(disk, read_info(disk, file, number, is_last=False)))
+    return list(audited(disk, read_info(disk, file, number, is_last=False)))
 
 
 def write_audit_file(disk: Disk, file: Path, payloads: list[bytes]) -> None:
@@ -118,8 +119,9 @@ def retire_audit(disk: Disk, folder: Path, keep_s: float) -> None:
             _log.info("the audit of segment %d is older than audit_keep_s and goes", int(file.stem))
 
 
-def _audited(disk: Disk, info: SegmentInfo) -> Iterator[bytes]:
-    """From header to header: payloads of other records are not looked at."""
+def audited(disk: Disk, info: SegmentInfo) -> Iterator[bytes]:
+    """The records of the audit in a segment, as far as it is written; from header to header:
+    payloads of other records are not looked at."""
     with opened(disk, info.file) as fd:
         window, start, at = memoryview(b""), 0, SEGMENT_HEADER_BYTES
         while True:

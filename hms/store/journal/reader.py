@@ -67,7 +67,7 @@ def read_segment(
     copy of a replicated log (is_copy), where it may be written over.
     Raises StoreCorrupt, and FileNotFoundError for a segment that was retired meanwhile.
     """
-    info = _info(disk, Path(file))
+    info = segment_info(disk, Path(file))
     with opened(disk, info.file) as fd:
         for record in _live_records(disk, Walk(disk, fd, info), info, first_lsn):
             if until_lsn is not None and record[0] > until_lsn:
@@ -77,7 +77,7 @@ def read_segment(
                 return
 
 
-def _info(disk: Disk, file: Path) -> SegmentInfo:
+def segment_info(disk: Disk, file: Path) -> SegmentInfo:
     """A segment's header; one that has left the log since it was listed has another name now."""
     number = int(file.stem)
     for suffix in SUFFIXES[SUFFIXES.index(file.suffix) :]:
@@ -168,7 +168,7 @@ def _is_damaged(disk: Disk, walk: Walk, info: SegmentInfo) -> bool:
         return False
     file = segment_file(info.file.parent, info.number + 1)
     try:
-        successor = _info(disk, file)
+        successor = segment_info(disk, file)
     except FileNotFoundError:
         return not walk.is_at_zeros() and walk.is_proved_synced()
     return successor.first_lsn != walk.lsn

@@ -86,8 +86,16 @@ NEEDS = {
     **{f"client.{verb}": ["operate client:*"] for verb in ("ban", "unban")},
     "security.locked": ["view client:x"],
     "security.unlock": ["operate client:*"],
-    **{f"security.{verb}": ["secure user:*"] for verb in ("show", "reload")},
-    "audit.verify": ["audit node:NODE1"],
+    **{f"security.{verb}": ["secure user:*"] for verb in ("show", "reload", "diff")},
+    "user.list": ["secure user:*"],
+    **{
+        f"user.{verb}": ["secure user:orders"] for verb in ("show", "enable", "disable", "logout")
+    },
+    "role.list": ["secure role:*"],
+    "role.show": ["secure role:orders"],
+    **{f"permission.{verb}": ["secure role:desk"] for verb in ("grant", "revoke")},
+    "permission.matrix": ["secure user:*"],
+    **{f"audit.{verb}": ["audit node:NODE1"] for verb in ("head", "verify")},
     **{f"{kind}.list": ["view client:x"] for kind in ("consumer", "producer")},
     "metrics.show": ["view node:NODE1"],
     "alert.list": ["view node:NODE1"],
@@ -119,7 +127,7 @@ NEEDS = {
     "log.seal": ["operate node:NODE1"],
     "log.erase": ["operate node:NODE1"],
     "store.finalize": ["operate node:NODE1"],
-    "backup.create": ["operate node:NODE1"],
+    **{f"backup.{verb}": ["operate node:NODE1"] for verb in ("create", "verify")},
     "cluster.status": ["view node:NODE1"],
     "cluster.drain": ["operate node:NODE1"],
 }  # fmt: skip
@@ -149,6 +157,14 @@ ARGUMENTS = {
     **{f"client.{verb}": {"by": "user", "value": "u"} for verb in ("ban", "unban")},
     "client.close": {"number": 1},
     "security.unlock": {"address": "10.0.0.1"},
+    **{
+        f"permission.{verb}": {"name": "desk", "permission": "produce queue:*"}
+        for verb in ("grant", "revoke")
+    },
+    "permission.matrix": {"resource": "queue:*"},
+    "user.list": {},
+    "role.list": {},
+    "backup.verify": {"backup": "/backup/1"},
 }
 EVERYTHING = [
     f"{action} {kind}:{'#' if kind == 'topic' else '*'}"
