@@ -4,6 +4,7 @@
 file's keys in lower case; paths are absolute, and what the file leaves out is filled in.
 """
 
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from hms.boot.check import Found, Report, check_sections
 from hms.boot.entries import Config
 from hms.boot.kinds import spell_size
-from hms.boot.locate import parse
+from hms.boot.locate import Parsed, parse
 from hms.boot.references import check_references
 from hms.boot.sections import (
     ALERTS,
@@ -61,7 +62,10 @@ __all__ = [
     "Topic",
     "effective",
     "load",
+    "parsed",
     "sample",
+    "sections_of",
+    "values_of",
 ]
 
 FILE_BYTES_MAX = 1 << 20
@@ -71,10 +75,10 @@ _Entry = TypeVar("_Entry", bound=Named)
 
 def load(path: str | Path) -> Config:
     """Read and check hms.conf; raises ConfigError whose report has one line for each fault."""
-    parsed = parse(_read(Path(path)))
-    report = Report(parsed, str(path))
-    every = check_sections(parsed, report)
-    if parsed.data or not parsed.faults:
+    found = parsed(path)
+    report = Report(found, str(path))
+    every = check_sections(found, report)
+    if found.data or not found.faults:
         check_references(every, report)
     if lines := report.lines():
         raise ConfigError(report="\n".join(lines))
@@ -104,6 +108,45 @@ def effective(config: Config) -> dict[str, Any]:
         **_letter_handlers(config),
         "hms": _destinations(config),
     }
+
+
+def sections_of(config: Config) -> Iterator[tuple[Section, str, Entry]]:
+    """Each section that holds, by kind and as in the file; its name, "" of one that has none."""
+    for section, one in (
+        (DOMAIN, config.domain),
+        (ALERTS, config.alerts),
+        (ARBITER, config.arbiter),
+    ):
+        if one is not None:
+            yield section, "", one
+    many: tuple[tuple[Section, Mapping[str, Entry]], ...] = (
+        (NODE, config.nodes),
+        (LISTENER, config.listeners),
+        (SVRGROUP, config.groups),
+        (REPLICA, config.replicas),
+        (SERVER, config.servers),
+        (SERVICE, config.services),
+        (RESOURCE, config.resources),
+        (LETTER_HANDLER, config.letter_handlers),
+        (QUEUE, config.queues),
+        (TOPIC, config.topics),
+        (SUBSCRIPTION, config.subscriptions),
+    )
+    for section, entries in many:
+        for name, entry in entries.items():
+            yield section, name, entry
+
+
+def values_of(config: Config, section: Section, entry: Entry) -> dict[str, Any]:
+    """What holds in a section, as effective()."""
+    if isinstance(entry, Queue | Topic):
+        entry = entry.on(config.node() if len(config.nodes) == 1 else None)
+    return _plain(section, entry)
+
+
+def parsed(path: str | Path) -> Parsed:
+    """What stands in the file itself, and where; ConfigError for one that cannot be read."""
+    return parse(_read(Path(path)))
 
 
 def _listeners(config: Config) -> dict[str, Any]:

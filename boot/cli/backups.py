@@ -21,15 +21,18 @@ __all__ = ["backup"]
 
 backup = click.Group("backup", help="Backups: create, list, verify and restore them.")
 _FOLDER = click.Path(path_type=Path, file_okay=False)
+_TO = click.option(
+    "--to", type=_FOLDER, help="The folder of the backups.  [default: backups of the node]"
+)
 LATEST = "latest"
 
 
 @backup.command()
 @target_options
-@click.option("--to", type=_FOLDER, required=True, help="The folder of the backups.")
+@_TO
 @click.option("--since", default="", help="What came after this backup only; latest: the last.")
 @click.option("--rate", type=click.IntRange(1), help="So many MiB a second at most.")
-def create(target: Target, to: Path, since: str, rate: int | None) -> None:
+def create(target: Target, to: Path | None, since: str, rate: int | None) -> None:
     """Copy the store of a node that works, and verify the copy.
 
     The files of messages are part of it, and hms.conf; keys and passwords are not.
@@ -37,6 +40,7 @@ def create(target: Target, to: Path, since: str, rate: int | None) -> None:
     from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - not for --help
     from hms.history.backups.backup_creation import create as make  # noqa: PLC0415 - the same
 
+    to = _place(target, to)
     if since == LATEST:
         known = backups_in(to)
         since = known[-1].name if known else ""
@@ -78,7 +82,7 @@ def _subject(
 
 @backup.command()
 @target_options
-@click.option("--to", type=_FOLDER, required=True, help="The folder of the backups.")
+@_TO
 @click.option(
     "--every", type=SPAN, default="60s", show_default=True, help="How old the last may become."
 )
@@ -90,7 +94,7 @@ def _subject(
 @click.option("--rounds", type=click.IntRange(1), help="End after so many.")
 def ship(
     target: Target,
-    to: Path,
+    to: Path | None,
     every: float,
     full_every: float,
     keep: int | None,
@@ -105,6 +109,7 @@ def ship(
     from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
     from hms.history.backups.shipping import ship as one_round  # noqa: PLC0415 - the same
 
+    to = _place(target, to)
     pause: Callable[[float], None] = time.sleep
     number = 0
     while True:
@@ -185,12 +190,13 @@ def _prune(target: Target, folder: Path, keep: int, before_ms: int) -> None:
 
 @backup.command("list")
 @target_options
-@click.argument("folder", type=_FOLDER)
-def list_(target: Target, folder: Path) -> None:
-    """The backups in FOLDER, oldest first."""
+@click.argument("folder", type=_FOLDER, required=False)
+def list_(target: Target, folder: Path | None) -> None:
+    """The backups in FOLDER, or in backups of the node, oldest first."""
     from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - not for --help
     from hms.history.backups.backup_manifest import read_manifest  # noqa: PLC0415 - the same
 
+    folder = _place(target, folder)
     rows = []
     for path in backups_in(folder):
         one = read_manifest(path)
@@ -250,6 +256,16 @@ def restore(target: Target, path: Path, to: Path, until: str | None) -> None:
     shown["first_id"] = f"{done.first_id:012x}"
     show_values(target, shown)
     click.echo(f'To go on: set store = "{to}" for the node in hms.conf, then hms boot --warm.')
+
+
+def _place(target: Target, given: Path | None) -> Path:
+    """The folder that was given, or that hms.conf names."""
+    if given is not None:
+        return given
+    node = target.config().node(target.node_name)
+    if node.backups is None:
+        raise click.UsageError(f"say which folder, or set backups in [node.{node.name}]")
+    return node.backups
 
 
 def _chosen(path: Path) -> Path:

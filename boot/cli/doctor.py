@@ -24,7 +24,9 @@ FAILED, WARNED = 1, 3
 @click.option("--fix", is_flag=True, help="Take the rights of others from store and keys.")
 @click.option("--syncs", type=click.IntRange(10, 10_000), default=200, show_default=True)
 @click.option(
-    "--backups", type=click.Path(path_type=Path, file_okay=False), help="Where its backups are."
+    "--backups",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where its backups are.  [default: backups of the node]",
 )
 def doctor(target: Target, fix: bool, syncs: int, backups: Path | None) -> None:
     """Whether machine, disk and configuration are fit for the node: ok, warn or fail, and the cure.

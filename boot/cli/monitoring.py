@@ -115,9 +115,11 @@ def web(
         raise click.UsageError("hms web reads the node's health on its machine, by --config")
     import hms  # noqa: PLC0415 - the help loads no messaging
     from hms.boot.web.console import Console  # noqa: PLC0415
+    from hms.boot.web.console_node import NodePages  # noqa: PLC0415
     from hms.boot.web.console_sessions import Sessions  # noqa: PLC0415
     from hms.boot.web.http_server import WebServer  # noqa: PLC0415
     from hms.boot.web.node_link import NodeLink  # noqa: PLC0415
+    from hms.boot.web.node_place import NodePlace  # noqa: PLC0415
     from hms.boot.web.site import Site  # noqa: PLC0415
 
     host, _, port = listen.rpartition(":")
@@ -142,7 +144,10 @@ def web(
 
     link = NodeLink(connect)
     sessions = Sessions(connect, is_secured=node.security is not None)
-    console = Console(node.name, lambda: health_of(node), sessions)
+    about_node = NodePages(NodePlace(config.path, node.name))
+    console = Console(
+        node.name, lambda: health_of(node), sessions, about_node.pages, about_node.orders
+    )
     site = Site(
         node.name, lambda: health_of(node), link, " ".join(names), series_max, console.handle
     )
@@ -156,5 +161,6 @@ def web(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever(poll_interval=0.5)
+    about_node.close()
     sessions.close()
     link.close()

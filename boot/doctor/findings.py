@@ -55,7 +55,7 @@ class Patient:
     sync_folder: Sync = os.fsync
     ask: Ask = _nobody
     backups: Path | None = None
-    """Where `hms backup` puts them; None: not told."""
+    """Where `hms backup` puts them; None: where the node's configuration says."""
 
     @property
     def store(self) -> Path:

@@ -90,11 +90,13 @@ def _backup(patient: Patient) -> Finding:
     from hms.history.backups.backup_manifest import read_manifest  # noqa: PLC0415 - the same
 
     name = "hms.backup"
-    if patient.backups is None:
-        return found(name, Verdict.OK, "--backups FOLDER says where they are", "", "")
+    folder = patient.backups or patient.node.backups
+    if folder is None:
+        key = f"backups of [node.{patient.node.name}]"
+        return found(name, Verdict.OK, f"not looked at: neither {key} nor --backups is set", "", "")
     why, cure = "what is not in a backup is lost with the disk", "hms backup create"
     verified_ms = 0
-    for path in backups_in(patient.backups):
+    for path in backups_in(folder):
         try:
             one = read_manifest(path)
         except BackupRefused as error:
@@ -102,7 +104,7 @@ def _backup(patient: Patient) -> Finding:
         if one.node == patient.node.name and not one.is_shipped:
             verified_ms = max(verified_ms, one.created_ms)
     if not verified_ms:
-        value = f"no verified backup of {patient.node.name} in {patient.backups}"
+        value = f"no verified backup of {patient.node.name} in {folder}"
         return found(name, Verdict.FAIL, value, why, cure)
     age_s = time.time() - verified_ms / 1000
     limit_s = patient.config.alerts.backup_overdue_s or BACKUP_S

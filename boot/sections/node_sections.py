@@ -97,6 +97,11 @@ class Node(Named, frozen=True, kw_only=True):
     """A secured node writes into each message which user sent it; what a client says there goes."""
     store: Annotated[Path, key(otherwise="var/NAME/store", example="var/NODE1/store")]
     """Directory of the log; relative to this file. One node owns one store."""
+    backups: Annotated[
+        Path | None,
+        key(otherwise="none: commands are told where, and nobody looks", example="/backup/NODE1"),
+    ] = None
+    """Folder of the node's backups: of hms backup, hms doctor and the console."""
     shared: bool = False
     """Other machines mount the store too: hms boot --standby waits there to take it over."""
     lease_s: Annotated[float, Meta(ge=3, le=120)] = 5

@@ -5,14 +5,14 @@ the session's token, and its Origin must be this server: another site can send n
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
 from hms.boot.monitoring.health import Health
-from hms.boot.web.console_orders import ORDERS, Refused, number_of
-from hms.boot.web.console_pages import PAGES, box
+from hms.boot.web.console_orders import ORDERS, Order, Refused, number_of
+from hms.boot.web.console_pages import PAGES, Shown, box
 from hms.boot.web.console_sessions import ConsoleSession, Sessions
 from hms.boot.web.http_server import Answer, Request
 from hms.boot.web.markup import Html, button, field, form, join, link, page, shown, table, time_text
@@ -28,12 +28,23 @@ ROWS = 100
 BODY_BYTES = 4096
 LETTER = ("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount")
 Page = Callable[[Request, ConsoleSession], Answer]
+Listed = Callable[[Any, Request, str], Shown]
+NOTHING: Mapping[str, Any] = {}
 
 
 class Console:
-    """handle() in any thread."""
+    """handle() in any thread. pages, orders: further ones."""
 
-    def __init__(self, node: str, health: Callable[[], Health], sessions: Sessions) -> None:
+    def __init__(
+        self,
+        node: str,
+        health: Callable[[], Health],
+        sessions: Sessions,
+        pages: Mapping[str, Listed] = NOTHING,
+        orders: Mapping[str, Order] = NOTHING,
+    ) -> None:
+        self._listed_pages = {**PAGES, **pages}
+        self._orders = {**ORDERS, **orders}
         self._node = node
         self._health = health
         self._sessions = sessions
@@ -54,7 +65,7 @@ class Console:
             return Answer(STYLE.encode(), "text/css; charset=utf-8")
         if request.path in ("/login", "/logout", "/order"):
             return self._posted(request)
-        if request.path not in self._pages and request.path not in PAGES:
+        if request.path not in self._pages and request.path not in self._listed_pages:
             return None
         if request.method != "GET":
             return Answer(b"only GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
@@ -102,7 +113,7 @@ class Console:
         )
 
     def _order(self, request: Request, given: dict[str, str], session: ConsoleSession) -> Answer:
-        order = ORDERS.get(given.get("action", ""))
+        order = self._orders.get(given.get("action", ""))
         if order is None:
             return self._fault("Refused", "There is no such order.", session)
         is_sure = given.get("sure") == "yes"
@@ -333,7 +344,7 @@ class Console:
 
     def _listed(self, request: Request, session: ConsoleSession) -> Answer:
         with session.connection() as connection:
-            title, parts = PAGES[request.path](connection, request, session.token)
+            title, parts = self._listed_pages[request.path](connection, request, session.token)
         return self._page(title, parts, session, request)
 
     # parts

@@ -18,6 +18,10 @@ NAVIGATION = (
     ("/transactions", "Transactions"),
     ("/schedules", "Schedules"),
     ("/cluster", "Cluster"),
+    ("/users", "Users"),
+    ("/audit", "Audit"),
+    ("/backups", "Backups"),
+    ("/configuration", "Configuration"),
 )
 
 

@@ -8,11 +8,14 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from hms.boot.config import load
 from hms.boot.monitoring.health import Health
 from hms.boot.web.console import Console
+from hms.boot.web.console_node import NodePages
 from hms.boot.web.console_sessions import Sessions
 from hms.boot.web.http_server import WebServer
 from hms.boot.web.node_link import NodeLink
+from hms.boot.web.node_place import NodePlace
 from hms.boot.web.site import Site
 
 
@@ -35,7 +38,7 @@ def serving():
     """A console in this process, for a node."""
     closing = []
 
-    def start(address, *, is_secured=False):
+    def start(address, *, is_secured=False, config_file=None):
         def connect(user="", password=""):
             return hms.connect(address, user=user, password=password, reconnect=False)
 
@@ -44,7 +47,12 @@ def serving():
 
         sessions = Sessions(connect, is_secured=is_secured)
         link = NodeLink(connect)
-        console = Console("node1", health, sessions)
+        further = {}
+        if config_file is not None:
+            about = NodePages(NodePlace(config_file, load(config_file).node().name))
+            closing.append(about.close)
+            further = {"pages": about.pages, "orders": about.orders}
+        console = Console("node1", health, sessions, **further)
         server = WebServer(
             "127.0.0.1", 0, Site("node1", health, link, "", 1000, console.handle).handle
         )

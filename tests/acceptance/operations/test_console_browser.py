@@ -28,6 +28,7 @@ MAY = [
     *(f"{action} queue:HMS.*" for action in ("view", "browse", "purge")),
     "operate client:*",
 ]
+LOOKS_AFTER = ["view node:*", "operate node:*", "audit node:*", "secure user:*", "secure role:*"]
 REFUSED = r"error: Failed to load resource: the server responded with a status of 40[01] \(.*\)"
 """What the browser writes of a page that asks for a login, and of one that says what is missing."""
 SAID = "p[role=status]"
@@ -89,6 +90,33 @@ def test_the_keyboard_alone_does_all_of_it_at_every_width_light_and_dark(tmp_pat
             assert [one for one in watched.said() if not re.fullmatch(REFUSED, one)] == []
         with opened(browser) as watched:
             planted(watched)
+
+
+@pytest.mark.timeout(300)
+def test_pages_about_the_node_are_used_by_the_keyboard_alone_in_every_look(tmp_path, serving):
+    """Who may do what, who did what, what was saved: what strangers have put there stays text."""
+    pictures = Path(os.environ.get("HMS_PICTURES") or tmp_path / "pictures")
+    held = document(clerk=LOOKS_AFTER, bob=["produce queue:orders"])
+    spoilt = tmp_path / "kept" / MARKUP.replace("/", "")
+    spoilt.mkdir(parents=True)
+    (spoilt / "manifest.json").write_text(MARKUP)
+    with (
+        secured_node(tmp_path, held, CONFIG, {"backups": str(spoilt.parent)}) as node,
+        hms.connect(node.address) as stranger,
+        chromium() as browser,
+        opened(browser) as watched,
+    ):
+        with pytest.raises(hms.HmsError):
+            stranger.administer("queue.purge", {"name": MARKUP})
+        server = serving(node.address, is_secured=True, config_file=node.config_file)
+        operator = Operator(watched, ORIGIN.format(server.port), pictures)
+        operator.go("/")
+        watched.type("input[name=user]", "clerk")
+        watched.type("input[name=password]", PASSWORD)
+        watched.press("form button")
+        of_the_node(operator)
+        assert operator.found == []
+        assert [one for one in watched.said() if not re.fullmatch(REFUSED, one)] == []
 
 
 def walk(operator, session, node):
@@ -163,6 +191,54 @@ def of_lists(operator):
     watched.type("input[name=body]", MARKUP)
     assert operator.order("button[value=send]").startswith("Sent 1 message to tried:")
     assert operator.order("button[value=remove]") == "tried is deleted."
+
+
+def of_the_node(operator):
+    """Users and roles, the audit, backups and the configuration, with what can be ordered there."""
+    watched, page = operator.watched, operator.page
+    watched.press("nav a[href='/users']")
+    operator.look("users")
+    watched.type("input[name=name]", "bob")
+    watched.press("main form button")
+    watched.press("a[href='/user?name=bob']")
+    operator.look("user")
+    assert operator.order("button[value=disable]", "disable").startswith("bob is disabled;")
+    assert operator.order("button[value=enable]").startswith("bob is enabled;")
+    assert operator.order("button[value=log_out]").startswith("bob is logged out;")
+    watched.press("a[href='/role?name=bob']")
+    operator.look("role")
+    watched.type("input[name=permission]", "browse queue:late")
+    assert operator.order("button[value=grant]").startswith("Role bob may browse queue:late;")
+    watched.reach("input[value='browse queue:late']")
+    page.keyboard.press("Space")
+    assert operator.order("button[value=revoke]").startswith("Role bob may no longer browse")
+    operator.go("/roles")
+    operator.look("roles", LOOKS[1:3])
+    watched.press("main a[href='/may']")
+    operator.look("may")
+    watched.press("main a[href='/policy']")
+    operator.look("policy", LOOKS[1:3])
+    assert operator.order("button[value=reload_policy]").startswith("Version ")
+    watched.press("nav a[href='/audit']")
+    operator.look("audit")
+    assert operator.order("button[value=verify_audit]").startswith("The audit is verified;")
+    watched.type("input[name=command]", "queue.purge")
+    watched.press("main form:nth-of-type(2) button")
+    assert MARKUP in page.locator("table").inner_text()
+    watched.press("main tbody a")
+    operator.look("record", LOOKS[1:3])
+    assert MARKUP in page.locator("main").inner_text()
+    watched.press("nav a[href='/backups']")
+    operator.look("backups")
+    assert MARKUP.replace("/", "") in page.locator("main").inner_text()
+    watched.reach("tbody input")
+    page.keyboard.press("Space")
+    watched.press("button[value=verify_backup]")
+    assert "it cannot be read" in page.locator("[role=alert]").inner_text()
+    watched.press("nav a[href='/configuration']")
+    operator.look("configuration")
+    watched.press("main tbody a")
+    operator.look("section", LOOKS[1:3])
 
 
 def of_letters(operator, session):

@@ -247,6 +247,17 @@ def _backups(age_s):
     return spoil
 
 
+def _configured(spoil):
+    """The same, and where they are is told by the configuration alone."""
+
+    def spoilt(patient):
+        made = spoil(patient)
+        node = structs.replace(made.node, backups=made.backups)
+        return replace(made, node=node, backups=None)
+
+    return spoilt
+
+
 def _grows(days):
     """A store that was 1 GiB in the last hour, and room for so many days of that."""
 
@@ -326,6 +337,8 @@ SPOILT = [
     ("hms.store", Verdict.FAIL, _damaged_header),
     ("hms.backup", Verdict.FAIL, _backups(None)),
     ("hms.backup", Verdict.WARN, _backups(30 * 3600)),
+    ("hms.backup", Verdict.FAIL, _configured(_backups(None))),
+    ("hms.backup", Verdict.WARN, _configured(_backups(30 * 3600))),
     ("hms.dead_letters", Verdict.WARN, _letters),
     ("hms.dead_letters", Verdict.WARN, _no_answer),
     ("hms.disk_days", Verdict.WARN, _grows(5)),
@@ -364,6 +377,15 @@ def test_a_backup_that_is_fresh_a_key_and_clocks_that_agree_are_well(patient):
     assert (found["hms.backup"], found["hms.keys"]) == (Verdict.OK, Verdict.OK)
     same = _in_a_cluster(patient, ask=lambda _node, _verb: {"now_ms": time.time() * 1000})
     assert {one.check: one for one in examine(same)}["clock.peers"].verdict is Verdict.OK
+
+
+def test_backups_are_looked_at_where_the_configuration_says_or_it_is_told_that_nobody_does(patient):
+    """A check that did not look must not pass for one that found all well."""
+    found = {one.check: one for one in examine(patient)}["hms.backup"]
+    key = f"backups of [node.{patient.node.name}]"
+    assert found.value == f"not looked at: neither {key} nor --backups is set"
+    found = {one.check: one for one in examine(_configured(_backups(60))(patient))}["hms.backup"]
+    assert (found.verdict, found.value) == (Verdict.OK, "the last one is 0.0 h old")
 
 
 def test_a_configuration_with_a_fault_is_a_finding(patient):
