@@ -95,17 +95,23 @@ def change_security(
     by: str = "",
     *,
     is_patient: bool = True,
+    held: Callable[[], SecurityDocument | None] = lambda: None,
+    saved: Callable[[], None] = lambda: None,
 ) -> SecurityDocument:
-    """Read, change and write the document under the file's lock; its new version. by: who changes
-    it, "" whoever runs this; is_patient: whether the lock is waited for."""
+    """Read, change and write the document under the file's lock; its new version.
+
+    by: who changes it, "" whoever runs this; is_patient: whether the lock is waited for; held: what
+    the file says, of one who knows that, None of others; saved: called before the lock is let go.
+    """
     with _locked(path, is_patient=is_patient):
-        known = load_security(path)
+        known = held() or load_security(path)
         changed = change(known)
         if changed != known:
             changed = msgspec.structs.replace(
                 changed, version=known.version + 1, changed_by=by or _own_name()
             )
             save_security(path, changed)
+            saved()
         return changed
 
 

@@ -79,8 +79,8 @@ class BackupPages:
                 hours = max(0.0, self._clock() * 1000 - one.created_ms) / HOUR_MS
                 said = f"The last one of {one.node} is {hours:.1f} h old: {path.name}."
                 return Html(f"<p>{shown(said)}</p>")
-        text = f"None of the last {ROWS} is one of {self._place.name}." if every else "None."
-        return Html(f'<p class="bad">{shown(text)}</p>')
+        text = f"There is none of {self._place.name} among the last {ROWS}." if every else ""
+        return Html(f'<p class="bad">{shown(text)}</p>') if text else Html()
 
     def _row(self, path: Path) -> Row:
         verdict = run_text(self._runs.of(_key(path)), _verdict) if self._is_run(path) else ""

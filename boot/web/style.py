@@ -25,6 +25,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 caption { text-align: left; font-weight: 700; padding: .5rem 0; }
 th, td { text-align: left; border-bottom: 1px solid var(--line); padding: .3rem .6rem .3rem 0;
   vertical-align: top; }
+th { overflow-wrap: normal; }
 form { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: end; margin: .75rem 0; }
 label { display: flex; flex-direction: column; }
 input, button { font: inherit; color: inherit; background: var(--back); padding: .4rem .6rem;

@@ -225,6 +225,9 @@ def test_ten_thousand_users_are_shown_a_hundred_at_a_time(node, browser):
     assert len(keeper.get("/may?resource=queue:orders")) < 20_000
     assert "the first 50 of 10001" in keeper.get("/role?name=bob")
     assert hashed not in page
+    _, said = keeper.order("disable", name="u00042")
+    assert said.startswith("u00042 is disabled")
+    assert not load_security(node.security).user["u00042"].enabled
 
 
 def test_the_audit_is_searched_paged_and_each_record_shown(node, browser):
