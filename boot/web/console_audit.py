@@ -4,6 +4,7 @@ The records are read from the store, as by hms audit; whether somebody may is as
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hms.boot.audit_checks import verify_command
@@ -17,7 +18,7 @@ from hms.boot.web.http_server import Request
 from hms.boot.web.markup import Html, button, field, form, join, link, shown, table, time_text
 from hms.boot.web.node_place import NodePlace
 from hms.errors.catalogue import NotAuthorized, NotSupported
-from hms.history.audit_pages import AuditPage, Wanted, page_of_log, page_of_tables
+from hms.history.audit_pages import AuditLog, AuditPage, Wanted, page_of_tables
 from hms.records.audit import AuditEntry
 
 __all__ = ["AuditPages", "run_text"]
@@ -34,6 +35,7 @@ class AuditPages:
 
     def __init__(self, place: NodePlace, runs: Runs) -> None:
         self._place, self._runs = place, runs
+        self._logs: dict[Path, AuditLog] = {}
         self.pages = {"/audit": self._audit, "/record": self._record}
         self.orders: Mapping[str, Order] = {
             "verify_audit": Order("Verify", self._preview, self._verify, lambda _: "/audit")
@@ -101,7 +103,10 @@ class AuditPages:
     def _page(self, wanted: Wanted, before: int, limit: int = ROWS) -> AuditPage:
         config, node = self._place.config(), self._place.node()
         if node.database is None:
-            return page_of_log(log_folder(node), wanted, before, limit)
+            folder = log_folder(node)
+            if folder not in self._logs:
+                self._logs = {folder: AuditLog(folder)}
+            return self._logs[folder].page(wanted, before, limit)
         address, password = tables_of(config, node)
         return page_of_tables(address, password, wanted, before, limit)
 

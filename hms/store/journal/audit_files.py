@@ -19,6 +19,7 @@ from hms.store.journal.format import (
     KIND_SEAL,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
+    RecordHeader,
     record_bytes,
     unpack_record_header,
 )
@@ -35,9 +36,9 @@ from hms.store.journal.segment_walk import (
 
 __all__ = [
     "audit_files",
+    "audit_headers",
     "audit_of_segment",
     "audit_payloads",
-    "audited",
     "keep_audit",
     "retire_audit",
     "write_audit_file",
@@ -77,7 +78,7 @@ def audit_of_segment(disk: Disk, file: Path) -> list[bytes]:
         told = opening(disk, read_info(disk, successor, number + 1, is_last=False))
         if told is not None and not told.audit_number:
             return []  # nothing was audited up to there
-    return list(audited(disk, read_info(disk, file, number, is_last=False)))
+    return list(_audited(disk, read_info(disk, file, number, is_last=False)))
 
 
 def write_audit_file(disk: Disk, file: Path, payloads: list[bytes]) -> None:
@@ -119,19 +120,26 @@ def retire_audit(disk: Disk, folder: Path, keep_s: float) -> None:
             _log.info("the audit of segment %d is older than audit_keep_s and goes", int(file.stem))
 
 
-def audited(disk: Disk, info: SegmentInfo) -> Iterator[bytes]:
-    """The records of the audit in a segment, as far as it is written; from header to header:
-    payloads of other records are not looked at."""
+def _audited(disk: Disk, info: SegmentInfo) -> Iterator[bytes]:
     with opened(disk, info.file) as fd:
-        window, start, at = memoryview(b""), 0, SEGMENT_HEADER_BYTES
-        while True:
-            if not start <= at <= start + len(window) - RECORD_HEADER_BYTES:
-                window, start = memoryview(disk.pread(fd, WINDOW_BYTES, at)), at
-            header = unpack_record_header(window, at - start, info.salt)
-            if header is None or header.kind == KIND_SEAL:
-                return
-            if header.kind == RecordType.AUDIT:
-                payload = disk.pread(fd, header.length, at + RECORD_HEADER_BYTES)
-                if is_whole(header, memoryview(payload)):
-                    yield payload
-            at += record_bytes(header.length)
+        for at, header in audit_headers(disk, fd, info.salt):
+            payload = disk.pread(fd, header.length, at + RECORD_HEADER_BYTES)
+            if is_whole(header, memoryview(payload)):
+                yield payload
+
+
+def audit_headers(
+    disk: Disk, fd: int, salt: int, at: int = SEGMENT_HEADER_BYTES, window_bytes: int = WINDOW_BYTES
+) -> Iterator[tuple[int, RecordHeader]]:
+    """Where the records of the audit in a segment begin, from a record on, as far as it is written.
+    From header to header: payloads are not looked at."""
+    window, start = memoryview(b""), 0
+    while True:
+        if not start <= at <= start + len(window) - RECORD_HEADER_BYTES:
+            window, start = memoryview(disk.pread(fd, window_bytes, at)), at
+        header = unpack_record_header(window, at - start, salt)
+        if header is None or header.kind == KIND_SEAL:
+            return
+        if header.kind == RecordType.AUDIT:
+            yield at, header
+        at += record_bytes(header.length)

@@ -6,11 +6,12 @@ import pytest
 from journal_support import booted
 
 from hms.history import audit_pages
-from hms.history.audit_pages import page_of_log
+from hms.history.audit_pages import AuditLog
 from hms.history.audit_trail import entries_of_log
 from hms.records import Snapshot
 from hms.records.audit import NO_HASH, AuditEntry, audit_record, breaks_of, chained
 from hms.records.definitions import dictionary
+from hms.store.journal.audit_blocks import AuditBlocks
 from hms.store.journal.audit_files import keep_audit
 from hms.store.journal.disk import REAL_DISK
 
@@ -61,9 +62,9 @@ def everything(one):
 
 def walked(folder, wanted=everything, limit=7):
     """All pages, one behind the other."""
-    found, before = [], 0
+    found, before, log = [], 0, AuditLog(folder)
     for _ in range(10_000):
-        page = page_of_log(folder, wanted, before, limit)
+        page = log.page(wanted, before, limit)
         assert len(page.entries) <= limit
         found += page.entries
         before = page.before
@@ -113,8 +114,9 @@ def test_a_record_that_an_opening_has_counted_and_that_stands_behind_it_is_found
     every = list(entries_of_log(log.folder))
     assert len(list(log.folder.glob("0*.log"))) > 3
 
+    kept = AuditLog(log.folder)
     for number in range(2, len(every) + 2):
-        page = page_of_log(log.folder, everything, number, 1)
+        page = kept.page(everything, number, 1)
         assert [one.number for one in page.entries] == [number - 1]
 
 
@@ -124,17 +126,29 @@ def test_a_page_reads_the_segment_that_has_it_and_no_other(log, monkeypatch):
         log.order()
         log.traffic(3)
     log.done()
-    read = []
-    really = audit_pages.audited
+    kept, read = AuditLog(log.folder), []
+    really = AuditBlocks.of
     monkeypatch.setattr(
-        audit_pages, "audited", lambda disk, info: read.append(info.number) or really(disk, info)
+        AuditBlocks, "of", lambda self, file: read.append(file) or really(self, file)
     )
     assert len(list(log.folder.glob("0*.log"))) > 50
-    for before in (3, 1000, 1990):
+    for before in (4, 1000, 1990):
         read.clear()
-        page = page_of_log(log.folder, everything, before, 2)
+        page = kept.page(everything, before, 2)
         assert [one.number for one in page.entries] == [before - 1, before - 2]
         assert len(set(read)) <= 2
+
+
+def test_records_that_come_while_it_is_read_are_on_the_next_page(log):
+    """The segment that is written is walked on from where its last block began."""
+    kept = AuditLog(log.folder)
+    for count in (1, 3, 600, 5):
+        for _ in range(count):
+            log.order()
+        log.journal.commit()
+        page = kept.page(everything, 0, 700)
+        assert [one.number for one in page.entries] == list(range(log.number, 0, -1))
+    log.done()
 
 
 def test_a_search_that_takes_long_says_how_far_it_came_and_goes_on_there(log):
@@ -144,11 +158,10 @@ def test_a_search_that_takes_long_says_how_far_it_came_and_goes_on_there(log):
         log.traffic(10)
     log.done()
     ticks = itertools.count(step=audit_pages.LOOK_S)
+    slow = AuditLog(log.folder, lambda: float(next(ticks)))
     pages, before = [], 0
     while True:
-        page = page_of_log(
-            log.folder, lambda one: one.user == "rare", before, 5, lambda: float(next(ticks))
-        )
+        page = slow.page(lambda one: one.user == "rare", before, 5)
         pages.append(page)
         before = page.before
         if not before:
@@ -162,4 +175,4 @@ def test_a_search_that_takes_long_says_how_far_it_came_and_goes_on_there(log):
 def test_an_empty_store_has_no_pages(log):
     """A node that was booted a moment ago."""
     log.done()
-    assert page_of_log(log.folder, everything) == ([], 0, False)
+    assert AuditLog(log.folder).page(everything) == ([], 0, False)
