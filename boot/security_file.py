@@ -100,8 +100,8 @@ def change_security(
 ) -> SecurityDocument:
     """Read, change and write the document under the file's lock; its new version.
 
-    by: who changes it, "" whoever runs this; is_patient: whether the lock is waited for; held: what
-    the file says, of one who knows that, None of others; saved: called before the lock is let go.
+    by: who changes it, "" the user of this process; is_patient: whether the lock is waited for;
+    held: what the file says, None where that is not known; saved: called before the lock is let go.
     """
     with _locked(path, is_patient=is_patient):
         known = held() or load_security(path)
