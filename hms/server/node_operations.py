@@ -15,7 +15,6 @@ __all__ = ["NODE_OPERATIONS", "Later", "NodeOperations"]
 
 NODE_OPERATIONS = (
     "alert.list",
-    "backup.verify",
     "log.level",
     "replica.add",
     "replica.remove",
@@ -77,8 +76,6 @@ class NodeOperations:
             return self.levels.change(asked)
         if isinstance(asked, ops.SwitchOver | ops.AddReplica | ops.RemoveReplica):
             return self._replicas(asked)
-        if isinstance(asked, ops.VerifyBackup):
-            return {}
         return {"active": self.alerts.active(), "ended": self.alerts.ended()}
 
     def figures(self) -> dict[str, Any]:
