@@ -1,6 +1,7 @@
 """Two copies of a log on two machines, and an arbiter: nothing confirmed is lost with one of them.
 
-Two processes with folders of their own, and a real arbiter. HMS_HA=full: 100 kills with each kind.
+Two processes with folders of their own, and a real arbiter. HMS_HA=full: 100 kills with each kind;
+HMS_AWAY_S=600: the arbiter is away for ten minutes.
 """
 
 import json
@@ -35,6 +36,7 @@ IS_FULL = os.environ.get("HMS_HA") == "full"
 KILLS = int(os.environ.get("HMS_KILLS", "100")) if IS_FULL else 1
 full = pytest.mark.skipif(not IS_FULL, reason="HMS_HA=full: it takes 15 s and more")
 LEASE_S = 3
+AWAY_S = float(os.environ.get("HMS_AWAY_S", 3 * LEASE_S))
 SMALL = {
     "segment_bytes": "4 MiB",
     "max_message_bytes": "1 MiB",
@@ -111,7 +113,9 @@ def wait_for_all(nodes):
 
 
 @pytest.mark.timeout(60 * KILLS + 90)
-def test_one_of_three_takes_over_again_and_again_and_nothing_is_lost_or_doubled(tmp_path, arbiter):
+def test_one_of_three_takes_over_again_and_again_and_nothing_is_lost_or_doubled(
+    tmp_path, arbiter, record_property
+):
     """The primary is killed at any instant, a standby is stopped and another one killed meanwhile:
     two of three go on, with all that was confirmed. Nobody waits for the end of its lease."""
     arbiter = arbiter if IS_FULL else {**arbiter, "lease_s": 8}
@@ -143,6 +147,7 @@ def test_one_of_three_takes_over_again_and_again_and_nothing_is_lost_or_doubled(
                 primary.boot()
                 wait_for_all(nodes)
         sender.end()
+        record_property("figures", {"kills": KILLS, "confirmed": len(sender.confirmed)})
 
         assert bodies(*nodes) == sender.confirmed
 
@@ -212,7 +217,9 @@ def test_a_copy_that_is_left_alone_goes_on_when_an_operator_says_so(tmp_path, ar
 
 @full
 @pytest.mark.timeout(30 * KILLS + 90)
-def test_the_standby_takes_over_again_and_again_and_nothing_is_lost_or_doubled(tmp_path, arbiter):
+def test_the_standby_takes_over_again_and_again_and_nothing_is_lost_or_doubled(
+    tmp_path, arbiter, record_property
+):
     """The primary is killed at any instant; the other one has all that was confirmed."""
     with machines(tmp_path, arbiter, "a", "b") as nodes:
         a, b = nodes
@@ -228,6 +235,7 @@ def test_the_standby_takes_over_again_and_again_and_nothing_is_lost_or_doubled(t
             wait_for_both(b)
             a, b = b, a
         sender.end()
+        record_property("figures", {"kills": KILLS, "confirmed": len(sender.confirmed)})
 
         assert said_by(a)["epoch"] == 1 + KILLS
         assert bodies(a) == sender.confirmed
@@ -377,24 +385,23 @@ def log_bytes(one):
 
 
 @full
-def test_an_arbiter_that_is_away_stops_take_overs_and_no_traffic(tmp_path):
+@pytest.mark.timeout(120 + AWAY_S)
+@pytest.mark.parametrize("kind", ["etcd", "postgresql"])
+def test_an_arbiter_that_is_away_stops_take_overs_and_no_traffic(tmp_path, kind, record_property):
     """Nothing is noticed as long as both copies are there; with the arbiter the take-over comes
     back (42)."""
-    folder = tmp_path / "etcd"
-    folder.mkdir()
-    server = Etcd(folder)
-    server.start()
-    arbiter = {"kind": "etcd", "endpoints": [server.url], "lease_s": LEASE_S}
-    try:
+    with of_its_own(tmp_path, kind) as server:
+        arbiter = {"kind": kind, "endpoints": [server.url], "lease_s": LEASE_S}
         with machines(tmp_path, arbiter, "a", "b") as (a, b):
             a.boot()
             b.boot()
             wait_for_both(a)
             server.stop()
             sender = Sender((a, b))
-            until = time.monotonic() + 3 * LEASE_S
+            until = time.monotonic() + AWAY_S
             while time.monotonic() < until:
                 sender.wait_for(20)
+                threading.Event().wait(0.1)
             assert said_by(a)["epoch"] == 1
             a.kill()
             with pytest.raises(hms.HmsError):
@@ -402,9 +409,24 @@ def test_an_arbiter_that_is_away_stops_take_overs_and_no_traffic(tmp_path):
             server.start()
             sender.wait_for(5)
             sender.end()
+            record_property("figures", {"away_s": AWAY_S, "confirmed": len(sender.confirmed)})
 
             assert said_by(b)["epoch"] == 2
             assert bodies(b) == sender.confirmed
+
+
+@contextmanager
+def of_its_own(folder, kind):
+    """An arbiter's server that a test stops."""
+    if kind == "postgresql":
+        with postgres_server() as server:
+            yield server
+        return
+    (folder / "etcd").mkdir()
+    server = Etcd(folder / "etcd")
+    server.start()
+    try:
+        yield server
     finally:
         server.stop()
 
