@@ -181,8 +181,8 @@ class _Told:
         node = self._node
         where = str(node.store) if node.database is None else node.database
         tell_role(node, what, where)
-        self._notifier.say("READY=1", f"STATUS=stands by: {what} has the store")
-        log.info("node %s stands by: %s has %s", node.name, what, where)
+        self._notifier.say("READY=1", f"STATUS=stands by, waits for {what}")
+        log.info("node %s stands by, waits for %s: %s", node.name, what, where)
         fd, self._ready_fd = self._ready_fd, None
         self.has_waited = True
         if fd is not None:

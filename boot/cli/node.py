@@ -72,7 +72,7 @@ def boot(
         with _Bar(node) as bar:
             process = boot_node(config, node, start, timeout_s, bar.show, standby=standby)
         if waiting := role_of(node, process.pid):
-            text = f"{node.name} stands by (process {process.pid}): {waiting['waits_for']} has it"
+            text = f"{node.name} stands by (process {process.pid}), waits for {waiting['waits_for']}"
             target.say(text, {"node": node.name, **waiting})
             continue
         said = {"node": node.name, "pid": process.pid, "listen": list(node.listen)}

@@ -82,7 +82,7 @@ def health_of(node: Node, now_s: float | None = None) -> Health:
         state = "failed" if is_failed else "down"
         return Health(node.name, state, is_live=False, is_ready=False, text=reason)
     if standby := role_of(node, process.pid):
-        text = f"stands by: {standby['waits_for']} has the store"
+        text = f"stands by, waits for {standby['waits_for']}"
         return Health(node.name, "standby", is_live=True, is_ready=False, text=text)
     return Health(node.name, "starting", is_live=True, is_ready=False, text="starting")
 

@@ -228,7 +228,7 @@ class EtcdArbiter:
             endpoint = self._endpoint
             self.close()
             self._turn += 1
-            detail = str(error).strip()[:300] or type(error).__name__
+            detail = " ".join(str(error).split())[:300] or type(error).__name__
             raise ArbiterUnavailable(endpoint=endpoint, detail=detail) from error
 
     def _connected(self) -> Any:

@@ -152,7 +152,7 @@ class PostgresqlArbiter:
                 return self._connection.execute(statement, values).fetchone()
             except psycopg.Error as error:
                 self._drop()
-                detail = str(error).strip() or type(error).__name__
+                detail = " ".join(str(error).split()) or type(error).__name__
                 raise ArbiterUnavailable(endpoint=self._shown, detail=detail) from error
 
     def _connected(self, psycopg: Any) -> Any:

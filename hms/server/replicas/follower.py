@@ -128,7 +128,7 @@ class Follower:
         """The connection to the primary ended, as it does when its process ends."""
         self._alone_s: float | None = None
         """Since when nobody leads here, as far as it is known."""
-        self._may_be_repaired = True
+        self._may_be_repaired = self._has_answer = True
         self._damaged: dict[int, int] = {}
         """Where segments are damaged, as the primary was told."""
         self.refused = 0
@@ -207,8 +207,11 @@ class Follower:
                 action = Follow(standing.configuration.primary, why)
         except ArbiterUnavailable as fault:
             self._waits("an arbiter that does not answer")
-            log.warning("%s", fault)
+            if self._has_answer:  # once, until it answers again
+                log.warning("%s", fault)
+            self._has_answer = False
             return None
+        self._has_answer = True
         if action.primary != self._group.me:  # else its own lease, of a life before, is to end
             self._waits(action.why)
         self._follow(action.primary)

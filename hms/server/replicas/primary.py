@@ -483,9 +483,13 @@ class Primary:
         return max([one.start for one in self._granted.members if one.name == name], default=0)
 
     def hand_over(self, to: str) -> str:
-        """From here on stop() has that replica lead; see may_lead()."""
+        """From here on stop() has that replica lead; see may_lead(). Refused, too, while the
+        arbiter does not answer: it could be told of no successor, and nobody would lead."""
         name = self.may_lead(to)
         with self._changed:
+            if self._arbiter_fault:
+                detail = "the arbiter does not answer"
+                raise SwitchoverRefused(node=self._group.node, to=name, detail=detail)
             self._successor = name
         return name
 
@@ -606,10 +610,14 @@ class Primary:
                     self._leadership.proved(asked_s)
             else:
                 self._read()
-            self._arbiter_fault = ""
         except ArbiterUnavailable as fault:
+            if not self._arbiter_fault:  # once, until it answers again
+                log.warning("the lease is not renewed: %s", fault)
             self._arbiter_fault = str(fault)
-            log.warning("the lease is not renewed: %s", fault)
+        else:
+            if self._arbiter_fault:
+                log.warning("the arbiter answers again")
+            self._arbiter_fault = ""
 
     def _is_deposed(self) -> bool:
         if self._leadership.role is Role.DEPOSED:

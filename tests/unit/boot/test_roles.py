@@ -59,6 +59,6 @@ def test_a_supervisor_hears_a_standby(tmp_path, monkeypatch):
         (given, more) = take_store(None, node, None, waits=True)
 
         assert (given, more) == ((node, "the store"), {"has_waited": True})
-        assert supervisor.recv(1024).startswith(b"READY=1\nSTATUS=stands by: process 7")
+        assert supervisor.recv(1024).startswith(b"READY=1\nSTATUS=stands by, waits for process 7")
         assert supervisor.recv(1024) == b"WATCHDOG=1"
     assert role_of(node, os.getpid()) is None
