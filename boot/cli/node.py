@@ -72,7 +72,8 @@ def boot(
         with _Bar(node) as bar:
             process = boot_node(config, node, start, timeout_s, bar.show, standby=standby)
         if waiting := role_of(node, process.pid):
-            text = f"{node.name} stands by (process {process.pid}), waits for {waiting['waits_for']}"
+            what = f"{node.name} stands by (process {process.pid})"
+            text = f"{what}, waits for {waiting['waits_for']}"
             target.say(text, {"node": node.name, **waiting})
             continue
         said = {"node": node.name, "pid": process.pid, "listen": list(node.listen)}

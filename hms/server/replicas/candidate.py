@@ -99,6 +99,7 @@ class Candidate:
         finally:
             copy.close()
         self.promises.promised(me, end, is_clean=is_clean)
+        self._begun_s = self._clock_s()  # nobody was asked before
 
     def step(self) -> Outcome | None:
         """One turn: what has come, who is to be asked, whether it is decided."""

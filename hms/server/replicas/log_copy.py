@@ -91,12 +91,16 @@ class LogCopy:
         """Damaged segments that have come again."""
         self.newest = 0
         self._is_settled = False
+        self._tail: tuple[End, bool] | None = None
+        """As it was found, while nothing changes: a candidate asks ten times in a lease, and a look
+        at a full segment of small records takes longer than the time between."""
         disk.make_dir(folder)
 
     def joins(
         self, copy_id: str, promised: int, damaged: Mapping[int, int] = MappingProxyType({})
     ) -> Join:
         """What is there. damaged: where segments are, by number: they are got again from there."""
+        self._tail = None
         headers: dict[int, bytes] = {}
         for suffix in (PINNED_SUFFIX, LOG_SUFFIX):
             for number in segment_numbers(self._disk, self._folder, suffix):
@@ -161,6 +165,11 @@ class LogCopy:
     def tail(self) -> tuple[End, bool]:
         """How far this copy goes, and whether it may say so: its last segment is there, and ends in
         zeros or in a write that a crash tore. What is damaged there may have been confirmed."""
+        if self._tail is None:
+            self._tail = self._find_tail()
+        return self._tail
+
+    def _find_tail(self) -> tuple[End, bool]:
         number = max(segment_numbers(self._disk, self._folder, LOG_SUFFIX), default=0)
         if not number:
             return End(), False
@@ -181,6 +190,7 @@ class LogCopy:
 
     def take(self, said: Told, data: bytes) -> None:
         """Do what the primary says; safe after the next sync()."""
+        self._tail = None
         match said:
             case Write():
                 self._write(said, data)
@@ -211,6 +221,7 @@ class LogCopy:
 
     def close(self) -> None:
         """Let go of the files."""
+        self._tail = None
         for fd in self._open.values():
             self._disk.close(fd)
         self._open.clear()

@@ -46,7 +46,7 @@ from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.server.replicas.scrubbing import Scrubbing
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place, confirmed_place
-from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.disk import REAL_DISK, RealDisk
 from hms.store.journal.format import (
     Author,
     Entry,
@@ -227,6 +227,31 @@ def test_a_tail_that_nobody_adopted_is_set_aside_before_it_is_written_over(led, 
     assert b"never ad" in aside.read_bytes()
     led.take(Write(0, 1, 64, 0), segment(1, 3, b"third   ")[1])
     assert b"never ad" in aside.read_bytes()
+
+
+def test_a_copy_that_is_asked_again_answers_without_another_look(tmp_path):
+    """A candidate asks faster than a copy with a full segment can look: it answered when the
+    candidate had given up, in each epoch anew, and nobody led."""
+    reads = []
+
+    class Counting(RealDisk):
+        def pread(self, fd, size, offset):
+            reads.append(size)
+            return super().pread(fd, size, offset)
+
+    one = LogCopy(Counting(), tmp_path)
+    header, data = segment(1, 3, b"first")
+    one.take(Segment(0, 1, 4096, ".log"), header)
+    one.take(Write(0, 1, 64, crc32(data)), data)
+    found = one.tail()
+    reads.clear()
+    assert [one.tail() for _ in range(20)] == [found] * 20
+    assert reads == []
+
+    _, more = segment(1, 3, b"first", b"second")
+    one.take(Write(0, 1, 64, crc32(more)), more)
+    assert one.tail()[0].offset == 64 + len(more) > found[0].offset
+    one.close()
 
 
 def test_a_tail_that_is_cut_is_set_aside_and_one_that_is_the_same_is_not(led, tmp_path):
@@ -529,14 +554,19 @@ def test_a_tail_is_torn_where_a_sector_is_still_zero_and_else_damaged(tmp_path):
     assert one.tail() == (end, True)
     whole = file.read_bytes()
 
+    def now():
+        """As another process finds it."""
+        one.close()
+        return one.tail()
+
     file.write_bytes(whole[:1024] + bytes(512) + whole[1536:])
-    torn_at, is_clean = one.tail()
+    torn_at, is_clean = now()
     assert (torn_at < end, is_clean) == (True, True)
 
     file.write_bytes(whole[:1024] + b"x" + whole[1025:])
-    assert one.tail() == (torn_at, False)
+    assert now() == (torn_at, False)
     file.write_bytes(bytes(64) + whole[64:])
-    assert not one.tail()[1]
+    assert not now()[1]
     one.close()
 
 
