@@ -76,7 +76,7 @@ from hms.engine.topic.subscription_begin import (
 from hms.engine.xa import retained_state
 from hms.engine.xa.association import deprived, expire
 from hms.engine.xa.branch_commands import BranchCommands
-from hms.errors.catalogue import IllegalState
+from hms.errors.catalogue import IllegalState, InvalidArgument
 from hms.errors.tree import FieldValue
 from hms.records import Cause, NodeEvent, Record, Snapshot, dictionary, identity, node_event
 from hms.wire import operations as ops
@@ -87,6 +87,7 @@ from hms.wire.outcome_tokens import Token
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
 BROWSE_MAX = 1000
+UNKNOWN_PLACE = "that message has left a sorted queue, and its place is not known; browse anew"
 EXPIRED_AT_ONCE = 2048
 """Messages that expire in a tick, of all places together; more of them are the next tick's."""
 SWEPT_AT_ONCE = 5000
@@ -857,12 +858,18 @@ class Engine:
         assert isinstance(place, Queue)
         is_newest_first = not is_oldest_first
         out = in_flight(self.state, place) if with_in_flight else {}
-        messages = place.line.page(after, out.values(), is_newest_first=is_newest_first)
-        page, looked_at, has_more = _page(messages, selector, min(count_max, BROWSE_MAX))
-        counts = [place.line.deliveries(m) for m in page]
+        line, browsed = place.line, self.state.browsed
+        begin = (line.place_of(after, out.values()) or browsed.find(line, after)) if after else None
+        if after and begin is None and line.sort is not None:
+            raise InvalidArgument(what="after", detail=UNKNOWN_PLACE)
+        messages = line.page(after, out.values(), begin, is_newest_first=is_newest_first)
+        page, last, has_more = _page(messages, selector, min(count_max, BROWSE_MAX))
+        if last is not None:
+            browsed.note(line, last)
+        counts = [line.deliveries(m) for m in page]
         flags = [FLAG_IN_FLIGHT if m.id in out else 0 for m in page] if out else None
         fx.must_wait = True
-        position = looked_at or after
+        position = after if last is None else last.seq
         fx.out.append(Browsed(connection, correlation, page, counts, position, has_more, flags))
 
     def browse_place(
@@ -1110,22 +1117,21 @@ class Engine:
 
 def _page(
     messages: Iterable[StoredMessage], selector: Selector | None, count_max: int
-) -> tuple[list[StoredMessage], int, bool]:
-    """What matches, the place in the order of arrival of the last one that was looked at, 0 for
-    none, and whether more follow."""
+) -> tuple[list[StoredMessage], StoredMessage | None, bool]:
+    """What matches, the last one that was looked at, and whether more follow."""
     page: list[StoredMessage] = []
-    room, steps, looked_at = CHUNK_BYTES, LOOK_STEPS, 0
+    room, steps, last = CHUNK_BYTES, LOOK_STEPS, None
     for message in messages:
         if selector is not None:
             if steps <= 0:
-                return page, looked_at, True
+                return page, last, True
             steps -= selector.price.of(1, message.head_bytes)
             if selector.matches(selector_view(message, selector.names)) is not True:
-                looked_at = message.seq
+                last = message
                 continue
         room -= message.length
         if len(page) == count_max or (page and room < 0):
-            return page, looked_at, True
+            return page, last, True
         page.append(message)
-        looked_at = message.seq
-    return page, looked_at, False
+        last = message
+    return page, last, False

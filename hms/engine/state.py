@@ -18,6 +18,7 @@ from hms.engine.groups.scan_slices import LOOK_STEPS, ScanSlices
 from hms.engine.log.audit_chain import AuditChain
 from hms.engine.log.live_index import LiveIndex
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.browsed_places import BrowsedPlaces
 from hms.engine.queue.destinations import (
     RELAY_PREFIX,
     SCHEDULED,
@@ -155,7 +156,7 @@ class State:
         self.unfinished: deque[Callable[[Effects], bool]] = deque()
         """What ticks go on with: each does a slice, and tells whether there is more."""
         self.endings: dict[int, Queue | Subscription] = {}  # see queue/purge_slices.py
-        self.settled_rest, self._wakes = SettledRest(), 0
+        self.browsed, self.settled_rest, self._wakes = BrowsedPlaces(), SettledRest(), 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
         cluster = settings.cluster

@@ -1,4 +1,4 @@
-"""A lock that counts the calls of the interpreter under each of its holds."""
+"""Locks that count what the interpreter does under each of their holds."""
 
 import sys
 
@@ -20,3 +20,26 @@ class Counted:
     def __exit__(self, *_):
         sys.setprofile(None)
         self.most = max(self.most, self.calls)
+
+
+class CountedSteps:
+    """The same of single instructions, so that loops without a call count."""
+
+    def __init__(self):
+        self.steps = self.most = 0
+
+    def __enter__(self):
+        self.steps, self._before = 0, sys.gettrace()
+        sys.settrace(self._begin)
+
+    def _begin(self, frame, _event, _argument):
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._count
+
+    def _count(self, _frame, event, _argument):
+        self.steps += event == "opcode"
+        return self._count
+
+    def __exit__(self, *_):
+        sys.settrace(self._before)
+        self.most = max(self.most, self.steps)

@@ -22,8 +22,6 @@ COLUMNS = (
     *("destination", "kind", "messages", "in_flight", "delayed", "bytes", "oldest_ms"),
     *("consumers", "producers", "blocked_sends", "paused", *COUNTED),
 )
-LOOKED_AT_MAX = 256
-"""What is ordered by keys or groups is looked through for its oldest message up to so many."""
 PATTERNS_MAX = 100
 TEMPORARY = "HMS.TEMP."
 
@@ -139,8 +137,8 @@ def _topic_row(topic: Topic) -> list[Any]:
 
 
 def oldest_ms(place: Queue | Subscription) -> int:
-    """When the oldest message that waits was sent; 0 when none does, or that would take long."""
+    """When the oldest message that waits was sent; 0 when none does."""
     line = place.line
-    if not line.waiting_count or not (line.is_plain or line.waiting_count <= LOOKED_AT_MAX):
+    if not line.waiting_count:
         return 0
     return min((message.timestamp_ms for message in line.firsts()), default=0)

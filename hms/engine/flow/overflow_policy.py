@@ -43,8 +43,5 @@ def _victims(place: Place) -> Iterator[StoredMessage]:
     by_priority = place.control.limits.behavior is LimitBehavior.REMOVE_LOW_PRIORITY
     rank = attrgetter("priority", "seq") if by_priority else attrgetter("seq")
     line = place.line
-    if line.is_plain:
-        while firsts := line.firsts():
-            yield min(firsts, key=rank)
-    else:
-        yield from sorted(line.in_order(), key=rank)
+    while firsts := line.firsts():
+        yield min(firsts, key=rank)

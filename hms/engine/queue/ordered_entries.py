@@ -14,13 +14,17 @@ from typing import Any
 from hms.engine.groups.message_sort import Entry
 from hms.engine.messages import StoredMessage
 
-__all__ = ["LAST_PLACE", "OrderedEntries", "one_of_each"]
+__all__ = ["LAST_PLACE", "OrderedEntries", "arrival", "one_of_each"]
 
 LAST_PLACE: Entry = (math.inf,)
 """Behind all of them."""
 _CHUNK = 512
-_SORTED_AT_ONCE = 8192
-_first, _seq, _message = itemgetter(0), itemgetter(-2), itemgetter(-1)
+_first, _message = itemgetter(0), itemgetter(-1)
+
+
+def arrival(message: StoredMessage) -> Entry:
+    """The place of a message by its priority and its arrival, which no keys decide."""
+    return -message.priority, message.seq, message
 
 
 class OrderedEntries:
@@ -59,13 +63,21 @@ class OrderedEntries:
 
     def remove(self, place: Entry) -> None:
         """One that is there leaves."""
+        assert self.discard(place) is not None, "nothing stands in that place"
+
+    def discard(self, place: Entry) -> Entry | None:
+        """The one in that place leaves, if there is one; it."""
+        if not self.chunks:
+            return None
         at, index = self._find(place)
         chunk = self.chunks[at]
-        assert chunk[index][: len(place)] == place, "nothing stands in that place"
-        del chunk[index]
+        if index == len(chunk) or chunk[index][: len(place)] != place:
+            return None
+        entry = chunk.pop(index)
         self._count -= 1
         if not chunk:
             del self.chunks[at]
+        return entry
 
     def pop(self) -> Entry:
         """The smallest one leaves; there is one."""
@@ -132,25 +144,9 @@ class OrderedEntries:
             run = self.onwards((-priority, after + 1), end)
         return map(_message, run)
 
-    # where keys are in them, and a look at all is needed
-
-    def of_seq(self, seq: int) -> Entry | None:
-        """That of the message with this place in the order of arrival."""
-        return next((e for chunk in self.chunks for e in chunk if e[-2] == seq), None)
-
-    def beyond(self, after: int, *, is_newest_first: bool) -> list[Entry]:
-        """Those that arrived after a place in the order of arrival, or before it, in order."""
-        if is_newest_first:
-            return [e for chunk in self.chunks for e in chunk if e[-2] < after]
-        return [e for chunk in self.chunks for e in chunk if e[-2] > after]
-
-    def arrivals(
-        self, after: int, *, is_newest_first: bool, is_sorted: bool
-    ) -> list[Iterator[StoredMessage]]:
-        """Runs of the same as they arrived; is_sorted: keys are in their places."""
-        if is_sorted:
-            some = self.beyond(after, is_newest_first=is_newest_first)
-            return [_as_they_arrived(some, is_newest_first=is_newest_first)] if some else []
+    def arrivals(self, after: int, *, is_newest_first: bool) -> list[Iterator[StoredMessage]]:
+        """For each priority those that arrived after a place in the order of arrival, or before it,
+        as they arrived."""
         return [
             self.of_priority(priority, after, is_newest_first=is_newest_first)
             for priority in range(10 if self.chunks else 0)
@@ -166,19 +162,6 @@ class OrderedEntries:
         if index == len(self.chunks[at]) and at + 1 < len(self.chunks):
             return at + 1, 0
         return at, index
-
-
-def _as_they_arrived(rest: list[Entry], *, is_newest_first: bool) -> Iterator[StoredMessage]:
-    """Some are found by a look at all, and only these are sorted: a page takes no more of them."""
-    while rest:
-        seqs = list(map(_seq, rest))
-        lowest, highest = min(seqs), max(seqs)
-        width = (highest - lowest + 1) * _SORTED_AT_ONCE // len(rest) + 1
-        bound = highest - width if is_newest_first else lowest + width - 1
-        some = [e for e in rest if (e[-2] > bound) is is_newest_first]
-        some.sort(key=_seq, reverse=is_newest_first)
-        yield from map(_message, some)
-        rest = [e for e in rest if (e[-2] > bound) is not is_newest_first]
 
 
 def one_of_each(messages: Iterable[StoredMessage]) -> Iterator[StoredMessage]:

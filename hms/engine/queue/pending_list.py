@@ -22,7 +22,7 @@ from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.delays import Delayed
 from hms.engine.queue.expiry_index import ExpiryIndex
 from hms.engine.queue.incoming import EXPIRING, FILES, HEADS, ORDERED
-from hms.engine.queue.ordered_entries import OrderedEntries, one_of_each
+from hms.engine.queue.ordered_entries import OrderedEntries, arrival, one_of_each
 from hms.engine.queue.ready_queue import ReadyQueue
 from hms.wire.frames import as_ranges
 from hms.wire.packed_messages import KIND_FILE
@@ -55,6 +55,8 @@ class PendingList:
         self._index: dict[int, StoredMessage] | None = None
         self._scan: ScanOrder | None = None
         self._delayed = Delayed()
+        self._arrived: OrderedEntries | None = None
+        """All that waits, by priority and arrival, where keys decide the order."""
         self.groups: MessageGroups | None = None
         """Groups and global orders, where there can be some (F-C16, F-C17)."""
 
@@ -86,11 +88,8 @@ class PendingList:
                 for message in [m for m in messages if m.expires_at_ms]:
                     self._expiring.add(message)
         self._ready.add(rest)
-        if self._index is not None:
-            self._index.update((m.id, m) for m in messages)
-            if self._scan is not None:
-                for message in messages:
-                    self._scan.add(message)
+        if self._index is not None or self._arrived is not None:
+            self._note(messages)
 
     def recovered(self, messages: list[StoredMessage], packed: Sequence[PackedBlock]) -> None:
         """All that a boot found here, in any order: messages, and batches as they lie in the log.
@@ -118,10 +117,8 @@ class PendingList:
             self._ready.enter(message)
         if message.expires_at_ms:
             self._expiring.add(message)
-        if self._index is not None:
-            self._index[message.id] = message
-            if self._scan is not None:
-                self._scan.add(message)
+        if self._index is not None or self._arrived is not None:
+            self._note((message,))
 
     def put_back_later(
         self, message: StoredMessage, deliveries: int, attempts: int, due_ms: int
@@ -171,7 +168,9 @@ class PendingList:
 
     def sort_by(self, sort: MessageSort | None) -> None:
         """What waits is ordered by other keys from now on."""
+        arrived = None if sort is None else OrderedEntries(map(arrival, self.in_order()))
         self._ready.sort_by(sort)
+        self._arrived = arrived
         if self.groups is not None:
             self.groups.sort_anew()
 
@@ -292,6 +291,8 @@ class PendingList:
         self.totals.bytes -= size_bytes
         self._ready.clear()
         self._expiring = ExpiryIndex()
+        if self._arrived is not None:
+            self._arrived = OrderedEntries()
         if self._index is not None:
             self._index.clear()
             if self._scan is not None:
@@ -375,7 +376,7 @@ class PendingList:
 
     def in_order(self) -> Iterator[StoredMessage]:
         """Waiting messages in the order in which they would be taken; changes nothing."""
-        return self.page(0, is_newest_first=False) if self.held_count else self._ready.in_order()
+        return self.page(is_newest_first=False) if self.held_count else self._ready.in_order()
 
     def arrivals(
         self, after: int, others: Iterable[StoredMessage], *, is_newest_first: bool
@@ -388,37 +389,55 @@ class PendingList:
         else:
             more = [m for m in more if m.seq > after]
         more.sort(key=_seq, reverse=is_newest_first)
-        runs = self._ready.arrivals(after, is_newest_first=is_newest_first)
-        grouped, is_sorted = self._grouped(), self.sort is not None
-        for each in grouped:
-            runs += each.arrivals(after, is_newest_first=is_newest_first, is_sorted=is_sorted)
+        grouped: Sequence[OrderedEntries] = ()
+        if self._arrived is not None:
+            runs = self._arrived.arrivals(after, is_newest_first=is_newest_first)
+        else:
+            runs = self._ready.arrivals(after, is_newest_first=is_newest_first)
+            grouped = self._grouped()
+            for each in grouped:
+                runs += each.arrivals(after, is_newest_first=is_newest_first)
         delayed = self._delayed.arrivals(after, is_newest_first=is_newest_first)
         merged = heapq.merge(*runs, delayed, more, key=_seq, reverse=is_newest_first)
         return one_of_each(merged) if grouped else merged
 
     def page(
-        self, after: int, others: Iterable[StoredMessage] = (), *, is_newest_first: bool
+        self,
+        after: int = 0,
+        others: Iterable[StoredMessage] = (),
+        place: Entry | None = None,
+        *,
+        is_newest_first: bool,
     ) -> Iterator[StoredMessage]:
-        """What waits, and those others, in order or in the opposite one, behind the message with
-        that place in the order of arrival, or behind that place when it is gone; 0: all of it.
-        Nothing may come or go meanwhile."""
+        """What waits, and those others, in order or in the opposite one, behind a message; all of
+        it without one. after, place: of the message, in the order of arrival and by place_of();
+        where no keys decide the order, None for one that is gone: then behind that place in each
+        priority. Nothing may come or go meanwhile."""
         more = self._grouped()
         if others:
             more = [*more, OrderedEntries(map(self.entry, others))]
-        return self._ready.page(after, more, is_newest_first=is_newest_first)
+        return self._ready.page(after, more, place, is_newest_first=is_newest_first)
+
+    def place_of(self, seq: int, others: Iterable[StoredMessage] = ()) -> Entry | None:
+        """The place of a message that waits or is one of those others, by its place in the order of
+        arrival; None when there is no such message, or no keys decide the order."""
+        if self._arrived is None:
+            return None
+        runs = self._arrived.arrivals(seq - 1, is_newest_first=False)
+        firsts = (next(run, None) for run in runs)
+        found = (m for m in chain(firsts, others) if m is not None and m.seq == seq)
+        return next((self.entry(message)[:-1] for message in found), None)
 
     def _grouped(self) -> Sequence[OrderedEntries]:
         """What waits and belongs to groups and orders, where some of it does not stand."""
         return [self.groups.waiting] if self.held_count and self.groups is not None else ()
 
     def firsts(self) -> list[StoredMessage]:
-        """Of each priority the oldest that waits; of a plain line without looking at others."""
-        return self._ready.firsts(self._grouped())
-
-    @property
-    def is_plain(self) -> bool:
-        """No keys order what waits."""
-        return self.sort is None
+        """Of each priority the oldest that waits, without looking at others."""
+        if self._arrived is None:
+            return self._ready.firsts(self._grouped())
+        firsts = [next(run, None) for run in self._arrived.arrivals(0, is_newest_first=False)]
+        return [message for message in firsts if message is not None]
 
     @property
     def stays_count(self) -> int:
@@ -440,10 +459,11 @@ class PendingList:
     def open_scan(self) -> ScanOrder:
         """Waiting messages in their order, kept from now on; for selectors, who have it grow."""
         if self._scan is None:
-            held = list(self.groups.held()) if self.held_count and self.groups is not None else []
             back, run = self._ready.begun()
+            for grouped in self._grouped():
+                back = chain((entry[-1] for entry in grouped.snapshot()), back)
             self._index = {}
-            self._scan = ScanOrder(self._index, self.sort, chain(held, back), run)
+            self._scan = ScanOrder(self._index, self.sort, back, run)
         return self._scan
 
     def close_scan(self) -> None:
@@ -485,11 +505,23 @@ class PendingList:
     def _skip(self, message: StoredMessage) -> None:
         self._ready.skip(message, self.waiting_count)
 
+    def _note(self, messages: Iterable[StoredMessage]) -> None:
+        """Some more wait, where it is known beside their order which do."""
+        for message in messages:
+            if self._arrived is not None:
+                self._arrived.add(arrival(message))
+            if self._index is not None:
+                self._index[message.id] = message
+            if self._scan is not None:
+                self._scan.add(message)
+
     def _forget_waiting(self, message: StoredMessage) -> None:
         self.waiting_count -= 1
         self.totals.messages -= 1
         if message.expires_at_ms:
             self._expiring.remove(message)
+        if self._arrived is not None:
+            self._arrived.remove((-message.priority, message.seq))
         if self._index is not None:
             self._index.pop(message.id, None)
             if self._scan is not None:

@@ -2,9 +2,9 @@
 
 Theory of operation. Messages stand in one deque per priority, in order of arrival. Those that come
 back stand in an order of their own beside it (ordered_entries.py) and are older than what follows
-them, so the next message is the smaller of the two heads. A message taken from the middle (by a
-selector, by expiry) is only noted as gone and skipped when its turn comes; so every step costs O(1)
-or O(log n). In a line that is sorted all of them stand in that order, by their keys. What a boot
+them, so the next message is the smaller of the two heads. A message taken from the middle of a
+deque (by a selector, by expiry) is only noted as gone and skipped when its turn comes; so every
+step costs O(1) or O(log n). In a line that is sorted all of them stand in that order, by their keys. What a boot
 found stands behind its deque in chunks (waiting_chunks.py), and moves up one chunk at a time.
 """
 
@@ -25,7 +25,6 @@ _GONE_MAX = 1024
 _GONE_BYTES_MAX, _BYTES_PER_WAITING = 1 << 16, 64
 """To sweep costs a step for each that waits: so many bytes have to go for each of them."""
 _seq = attrgetter("seq")
-_seq_of_entry = itemgetter(-2)
 _place = itemgetter(slice(-1))
 _LAST = 1 << 64
 _NONE: deque[StoredMessage] = deque(maxlen=0)
@@ -127,8 +126,16 @@ class ReadyQueue:
         self._back = OrderedEntries(back)
 
     def skip(self, message: StoredMessage, count: int) -> None:
-        """Note that it is not here any more; sweep when most of what stands here is not, or takes
-        memory. count: how many wait."""
+        """It is not here any more; what stands in a deque is only noted as gone, and swept when
+        most of that is, or takes memory. count: how many wait."""
+        if self._back.chunks:
+            entry = self._back.discard(self.entry(message)[:-1])
+            if entry is not None and self.sort is not None:
+                self.on_memory(-entry_bytes(entry))
+            if entry is not None:
+                return
+        if self.sort is not None:
+            return  # it was popped before
         gone = self._gone
         gone.add(message.seq)
         self._gone_bytes += len(message.payload)
@@ -142,23 +149,15 @@ class ReadyQueue:
     def _trim(self, level: deque[StoredMessage]) -> None:
         """What is gone leaves the front: of messages that expire in their order nothing is ever
         swept. Of 1,000,000 that was one tick of 59 ms."""
-        gone, back = self._gone, self._back
+        gone = self._gone
         while level and level[0].seq in gone:
-            self._forget(level.popleft())
-        while back.chunks and back.chunks[0][0][-2] in gone:
-            entry = back.pop()
-            self._forget(entry[-1])
-            if self.sort is not None:
-                self.on_memory(-entry_bytes(entry))
-
-    def _forget(self, message: StoredMessage) -> None:
-        self._gone.discard(message.seq)
-        self._gone_bytes -= len(message.payload)
+            message = level.popleft()
+            gone.discard(message.seq)
+            self._gone_bytes -= len(message.payload)
 
     def _sweep(self) -> None:
         """What is gone leaves."""
         gone = self._gone
-        self._replace([e for e in self._back if e[-2] not in gone])
         for i, level in enumerate(self._levels):
             if level:
                 self._levels[i] = deque([m for m in level if m.seq not in gone])
@@ -185,7 +184,6 @@ class ReadyQueue:
 
     def pop(self) -> StoredMessage:
         """The first one leaves; there is one."""
-        message: StoredMessage
         while True:
             if self._top >= 0 and not self._levels[self._top]:
                 self._advance()
@@ -193,12 +191,12 @@ class ReadyQueue:
             level = self._levels[self._top] if self._top >= 0 else None
             if back and (level is None or back[0][0][:2] < (-self._top, level[0].seq)):
                 entry = self._back.pop()
-                message = entry[-1]
                 if self.sort is not None:
                     self.on_memory(-entry_bytes(entry))
-            else:
-                assert level is not None, "messages are counted, and none is there"
-                message = level.popleft()
+                found: StoredMessage = entry[-1]
+                return found
+            assert level is not None, "messages are counted, and none is there"
+            message = level.popleft()
             if not self._gone or message.seq not in self._gone:
                 return message
             self._gone.discard(message.seq)
@@ -236,17 +234,18 @@ class ReadyQueue:
         self._replace([self.entry(message) for message in ordered])
 
     def in_order(self) -> Iterator[StoredMessage]:
-        """All of them, in order; changes nothing, and nothing may come or go meanwhile."""
+        """All of them, in order, at the cost of those that are taken; changes nothing, and nothing
+        may come or go meanwhile."""
         gone = self._gone
         if self.sort is not None:
-            yield from (e[-1] for e in self._back if e[-2] not in gone)
+            yield from (entry[-1] for entry in self._back)
             return
         for priority in range(len(self._levels) - 1, -1, -1):
-            returned = self._back.onwards((-priority,), (1 - priority,))
-            back = [e[-1] for e in returned if e[-2] not in gone]
-            level = self._whole_level(priority)
-            fresh = [m for m in level if m.seq not in gone] if gone else level
-            yield from heapq.merge(back, fresh, key=_seq) if back else fresh
+            run = self._whole_level(priority)
+            if self._back.chunks:
+                back = self._back.of_priority(priority, 0, is_newest_first=False)
+                run = heapq.merge(back, run, key=_seq)
+            yield from (m for m in run if m.seq not in gone) if gone else run
 
     def _whole_level(self, priority: int) -> Iterable[StoredMessage]:
         """All of one priority that came and never went out, as they arrived."""
@@ -262,17 +261,15 @@ class ReadyQueue:
             runs.append(list(self._levels[priority]))
             if priority in self._later:
                 runs.append(self._later[priority].begun())
-        back = (e[-1] for e in self._back.snapshot() if e[-2] not in gone)
+        back = (entry[-1] for entry in self._back.snapshot())
         return back, (m for m in chain.from_iterable(runs) if m.seq not in gone)
 
     def arrivals(self, after: int, *, is_newest_first: bool) -> list[Iterator[StoredMessage]]:
         """Runs of all that arrived after a place in the order of arrival, or before it, each run in
-        that order; found by halving, so that a page costs what it shows, but where keys decide the
-        order. Nothing may come or go meanwhile."""
+        that order; found by halving, so that a page costs what it shows. Where no keys decide the
+        order; nothing may come or go meanwhile."""
         gone = self._gone
-        runs = self._back.arrivals(
-            after, is_newest_first=is_newest_first, is_sorted=self.sort is not None
-        )
+        runs = self._back.arrivals(after, is_newest_first=is_newest_first)
         for level in self._levels:
             if level and is_newest_first:
                 beyond = len(level) - bisect_left(level, after, key=_seq)
@@ -285,20 +282,32 @@ class ReadyQueue:
         return [(m for m in run if m.seq not in gone) for run in runs] if gone else runs
 
     def page(
-        self, after: int, others: Sequence[OrderedEntries], *, is_newest_first: bool
+        self,
+        after: int,
+        others: Sequence[OrderedEntries],
+        place: Entry | None,
+        *,
+        is_newest_first: bool,
     ) -> Iterator[StoredMessage]:
         """All of them and those others, of which some may be here, in order or in the opposite one,
-        behind the message with that place in the order of arrival; behind that place, in each
-        priority, when it is gone; 0: all. Costs what is taken and, where keys decide the order, to
-        find that message. Nothing may come or go meanwhile."""
+        behind a message that has or had this place, and that one in the order of arrival; 0 and
+        None: all. Where no keys decide the order it may be None for a message that is gone: then
+        behind that place in each priority. Nothing may come or go meanwhile."""
         if self.sort is not None:
-            return self._sorted_page(after, others, is_newest_first=is_newest_first)
-        return self._plain_page(after, others, is_newest_first=is_newest_first)
+            return self._sorted_page(others, place, is_newest_first=is_newest_first)
+        return self._plain_page(after, others, place, is_newest_first=is_newest_first)
 
     def _plain_page(
-        self, after: int, others: Sequence[OrderedEntries], *, is_newest_first: bool
+        self,
+        after: int,
+        others: Sequence[OrderedEntries],
+        place: Entry | None,
+        *,
+        is_newest_first: bool,
     ) -> Iterator[StoredMessage]:
         start = self._priority_of(after, others) if after else None
+        if place is not None:
+            start = -place[0]
         order = range(10) if is_newest_first else range(9, -1, -1)
         if start is not None:
             order = order[order.index(start) :]
@@ -314,23 +323,14 @@ class ReadyQueue:
             yield from run
 
     def _sorted_page(
-        self, after: int, others: Sequence[OrderedEntries], *, is_newest_first: bool
+        self, others: Sequence[OrderedEntries], place: Entry | None, *, is_newest_first: bool
     ) -> Iterator[StoredMessage]:
-        place = self._back.of_seq(after) if after and after not in self._gone else None
-        if after and place is None:
-            found = (more.of_seq(after) for more in others)
-            place = next((entry for entry in found if entry is not None), None)
-        gone = self._gone
-        runs: list[Iterator[Entry]] = []
-        for entries in (self._back, *others):
-            if after and place is None:
-                some = entries.beyond(after, is_newest_first=is_newest_first)
-                run = reversed(some) if is_newest_first else iter(some)
-            elif is_newest_first:
-                run = entries.backwards(LAST_PLACE if place is None else place[:-1])
-            else:
-                run = entries.onwards(() if place is None else (*place[:-2], place[-2] + 1))
-            runs.append((e for e in run if e[-2] not in gone) if entries is self._back else run)
+        if is_newest_first:
+            end = LAST_PLACE if place is None else place
+            runs = [entries.backwards(end) for entries in (self._back, *others)]
+        else:
+            begin = () if place is None else (*place[:-1], place[-1] + 1)
+            runs = [entries.onwards(begin) for entries in (self._back, *others)]
         if others:
             runs = [heapq.merge(*runs, key=_place, reverse=is_newest_first)]
         return one_of_each(entry[-1] for entry in runs[0])
@@ -374,13 +374,8 @@ class ReadyQueue:
 
     def firsts(self, others: Sequence[OrderedEntries]) -> list[StoredMessage]:
         """Of each priority the oldest, of these and those others, without looking at those behind
-        it where no keys decide the order."""
+        it; where no keys decide the order."""
         found: dict[int, StoredMessage] = {}
-        if self.sort is not None:
-            entries = chain((e for e in self._back if e[-2] not in self._gone), *others)
-            for entry in sorted(entries, key=_seq_of_entry):
-                found.setdefault(entry[-1].priority, entry[-1])
-            return list(found.values())
         for priority, level in enumerate(self._levels):
             while True:
                 while level and level[0].seq in self._gone:
@@ -388,26 +383,16 @@ class ReadyQueue:
                 if level or priority not in self._later:
                     break
                 self._move_up(priority)
-            runs: list[Iterable[StoredMessage]] = [level, self._first_back(priority)]
-            runs += [more.of_priority(priority, 0, is_newest_first=False) for more in others]
+            runs: list[Iterable[StoredMessage]] = [level]
+            runs += [
+                more.of_priority(priority, 0, is_newest_first=False)
+                for more in (self._back, *others)
+            ]
             firsts = [next(iter(run), None) for run in runs]
             oldest = min((m for m in firsts if m is not None), key=_seq, default=None)
             if oldest is not None:
                 found[priority] = oldest
         return list(found.values())
-
-    def _first_back(self, priority: int) -> Iterable[StoredMessage]:
-        """The first of those of a priority that came back; what is gone before it is forgotten."""
-        back, gone = self._back, self._gone
-        while back.chunks:
-            entry = next(back.onwards((-priority,), (1 - priority,)), None)
-            if entry is None:
-                break
-            if entry[-2] not in gone:
-                return (entry[-1],)
-            back.remove(entry[:-1])
-            gone.discard(entry[-2])
-        return ()
 
 
 def _bytes_of(entries: Iterable[Entry]) -> int:

@@ -22,7 +22,6 @@ SORT = MessageSort(SortSettings("n", SortType.INTEGER, is_descending=True))
 def _small(monkeypatch):
     """Chunks of which some are full."""
     monkeypatch.setattr(ordered_entries, "_CHUNK", 3)
-    monkeypatch.setattr(ordered_entries, "_SORTED_AT_ONCE", 3)
 
 
 def message(seq, priority, node=None, **properties):
@@ -95,11 +94,19 @@ def test_a_page_from_anywhere_is_that_of_the_whole_list(is_newest_first, kind):
         has_held += line.held_count > 0
         out = [some_message(rng, end + n) for n in range(rng.randrange(3))]
         assert list(line.in_order()) == sorted(waiting, key=line.entry)
-        whole = sorted([*waiting, *out], key=line.entry, reverse=is_newest_first)
+        here = [*waiting, *out]
+        whole = sorted(here, key=line.entry, reverse=is_newest_first)
         arrived = sorted(whole, key=lambda m: m.seq, reverse=is_newest_first)
         for after in range(end + 4):
-            page = list(line.page(after, out, is_newest_first=is_newest_first))
-            assert page == behind(whole, after, is_newest_first=is_newest_first), (seed, after)
+            place = line.place_of(after, out)
+            if "sorted" not in kind:
+                page = list(line.page(after, out, is_newest_first=is_newest_first))
+                assert page == behind(whole, after, is_newest_first=is_newest_first), (seed, after)
+            elif place is not None or not after:
+                page = list(line.page(after, out, place, is_newest_first=is_newest_first))
+                assert page == behind(whole, after, is_newest_first=is_newest_first), (seed, after)
+            else:
+                assert after not in [m.seq for m in here]
             since = after if after or not is_newest_first else end + 4
             found = list(line.arrivals(since, out, is_newest_first=is_newest_first))
             rest = [m for m in arrived if (m.seq < since if is_newest_first else m.seq > since)]
@@ -123,6 +130,22 @@ def test_a_page_is_right_when_other_keys_decide_from_now_on(kind):
             line.settle(left[-1])
         assert line.held_count == 0 or line.groups.gathering.count
         assert len(left) + line.waiting_count == len(waiting)
+
+
+@pytest.mark.parametrize("is_newest_first", [True, False])
+@pytest.mark.parametrize("kind", ["plain", "groups", "sorted", "sorted groups"])
+def test_a_page_goes_on_where_a_message_stood_that_has_left(is_newest_first, kind):
+    """Behind its place in the order of arrival, what stays was shown twice, or not at all."""
+    for seed in range(60):
+        line, _, waiting = some_line(random.Random(seed), kind)
+        whole = sorted(waiting, key=line.entry, reverse=is_newest_first)
+        if not whole:
+            continue
+        one = whole[len(whole) // 2]
+        place = line.entry(one)[:-1]
+        line.remove(one)
+        page = list(line.page(one.seq, (), place, is_newest_first=is_newest_first))
+        assert page == whole[len(whole) // 2 + 1 :], seed
 
 
 def test_a_page_looks_at_no_more_than_is_taken(monkeypatch):
