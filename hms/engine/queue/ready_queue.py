@@ -4,8 +4,9 @@ Theory of operation. Messages stand in one deque per priority, in order of arriv
 back stand in an order of their own beside it (ordered_entries.py) and are older than what follows
 them, so the next message is the smaller of the two heads. A message taken from the middle of a
 deque (by a selector, by expiry) is only noted as gone and skipped when its turn comes; so every
-step costs O(1) or O(log n). In a line that is sorted all of them stand in that order, by their keys. What a boot
-found stands behind its deque in chunks (waiting_chunks.py), and moves up one chunk at a time.
+step costs O(1) or O(log n). In a line that is sorted all of them stand in that order, by their
+keys. What a boot found stands behind its deque in chunks (waiting_chunks.py), and moves up one
+chunk at a time.
 """
 
 import heapq

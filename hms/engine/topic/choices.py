@@ -6,9 +6,10 @@ there is much of it. 20,000 selectors of which no two are alike took 70 to 116 m
 them had changed.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
+from itertools import islice
 
 from hms.engine.flow.destination_control import Control
 from hms.engine.messages import StoredMessage
@@ -21,7 +22,9 @@ from hms.wire.packed_messages import NODE_ORDER_CLOCK
 
 __all__ = ["Choice", "Choices", "Group"]
 
-_ALL = 1 << 62
+LOOKED_AT_ONCE, LOOKS_PER_STEP = 256, 16
+"""Selectors that are known, or not."""
+_VALUES_PER_STEP = 4
 _Sum = tuple[int, int]
 """Of prices: each, and per_bytes."""
 
@@ -120,6 +123,11 @@ class Choice:
         return [self.members[order] for order in sorted(self.members)]
 
     @property
+    def steps(self) -> int:
+        """What it takes to put it where it is found, or to take it away: it may have values."""
+        return 1 if self.equality is None else 1 + len(self.equality[1]) // _VALUES_PER_STEP
+
+    @property
     def is_late(self) -> bool:
         """What it looks at is known under the hold of the record only."""
         return NODE_ORDER_CLOCK in self.names
@@ -178,22 +186,79 @@ class Choices:
         """Whether those of so many subscriptions are made from these, and not anew."""
         return count <= 2 * len(self.members) <= 4 * count
 
-    def turn_into(self, subscriptions: Sequence[Subscription], steps: int = _ALL) -> bool:
+    def turn(self, subscriptions: Sequence[Subscription]) -> Iterator[int]:
         """Become those of these subscriptions, all of which have selectors: so many come, or go.
-        Whether there is more to do."""
-        wanted = {s.selector: s for s in subscriptions if s.selector is not None}
-        gone = [selector for selector in self.members if selector not in wanted]
-        if 2 * len(gone) > len(self.members):
+        Tells now and then how many steps were done; a selector is one."""
+        wanted: dict[Selector, Subscription] = {}
+        for at in range(0, len(subscriptions), LOOKED_AT_ONCE):
+            some = subscriptions[at : at + LOOKED_AT_ONCE]
+            wanted.update([(s.selector, s) for s in some if s.selector is not None])
+            yield len(some) // LOOKS_PER_STEP
+        gone, known = list[Selector](), [*self.members]
+        for at in range(0, len(known), LOOKED_AT_ONCE):
+            gone += [s for s in known[at : at + LOOKED_AT_ONCE] if s not in wanted]
+            yield LOOKED_AT_ONCE // LOOKS_PER_STEP
+        if 2 * len(gone) > len(known):
             self.become(Choices())
             gone = []
-        known = self.members
-        new = [selector for selector in wanted if selector not in known]
-        for selector in gone[:steps]:
-            self._drop(known.pop(selector), selector)
-        for selector in new[: max(0, steps - len(gone))]:
-            known[selector] = wanted[selector]
-            self._add(wanted[selector], selector)
-        return len(gone) + len(new) > steps
+        for selector in gone:
+            yield self.drop(selector)
+        members, left = self.members, iter(wanted.items())
+        while some_left := [*islice(left, LOOKED_AT_ONCE)]:
+            new = [one for selector, one in some_left if selector not in members]
+            yield len(some_left) // LOOKS_PER_STEP
+            for one in new:
+                yield self.add(one)
+
+    def add(self, subscription: Subscription) -> int:
+        """One that has a selector comes; how many steps that took."""
+        selector = subscription.selector
+        assert selector is not None, "it has no selector"
+        self.members[selector] = subscription
+        text = selector.text
+        choice = self.by_text.get(text)
+        if choice is None:
+            choice = Choice(selector)
+            for name in choice.names:
+                self.name_counts[name] = self.name_counts.get(name, 0) + 1
+            self._put(choice)
+            self._weigh(choice, 1)
+        elif text not in self._own:
+            choice = choice.copy()
+            self._put(choice)
+        choice.members[subscription.order] = subscription
+        return choice.steps
+
+    def drop(self, selector: Selector) -> int:
+        """The one that has this selector goes; how many steps that took."""
+        subscription, choice = self.members.pop(selector), self.by_text[selector.text]
+        if len(choice.members) > 1:
+            if choice.text not in self._own:
+                choice = choice.copy()
+                self._put(choice)
+            del choice.members[subscription.order]
+            return choice.steps
+        for name in choice.names:
+            self.name_counts[name] -= 1
+            if not self.name_counts[name]:
+                del self.name_counts[name]
+        self._put(choice)  # so that all places that have it may be changed
+        self._weigh(choice, -1)
+        del self.by_text[choice.text]
+        self._own.discard(choice.text)
+        if choice.equality is None:
+            del self.others[choice.text]
+            return choice.steps
+        name, values = choice.equality
+        table, prices = self.tables[name], self.prices[name]
+        for value in dict.fromkeys(values):
+            del table[value][choice.text]
+            if not table[value]:
+                del table[value], prices[value]
+                self._own.discard((name, value))
+        if not table:
+            del self.tables[name], self.prices[name]
+        return choice.steps
 
     @property
     def names(self) -> AbstractSet[str]:
@@ -217,49 +282,6 @@ class Choices:
         return found
 
     # inside
-
-    def _add(self, subscription: Subscription, selector: Selector) -> None:
-        text = selector.text
-        choice = self.by_text.get(text)
-        if choice is None:
-            choice = Choice(selector)
-            for name in choice.names:
-                self.name_counts[name] = self.name_counts.get(name, 0) + 1
-            self._put(choice)
-            self._weigh(choice, 1)
-        elif text not in self._own:
-            choice = choice.copy()
-            self._put(choice)
-        choice.members[subscription.order] = subscription
-
-    def _drop(self, subscription: Subscription, selector: Selector) -> None:
-        choice = self.by_text[selector.text]
-        if len(choice.members) > 1:
-            if choice.text not in self._own:
-                choice = choice.copy()
-                self._put(choice)
-            del choice.members[subscription.order]
-            return
-        for name in choice.names:
-            self.name_counts[name] -= 1
-            if not self.name_counts[name]:
-                del self.name_counts[name]
-        self._put(choice)  # so that all places that have it may be changed
-        self._weigh(choice, -1)
-        del self.by_text[choice.text]
-        self._own.discard(choice.text)
-        if choice.equality is None:
-            del self.others[choice.text]
-            return
-        name, values = choice.equality
-        table, prices = self.tables[name], self.prices[name]
-        for value in dict.fromkeys(values):
-            del table[value][choice.text]
-            if not table[value]:
-                del table[value], prices[value]
-                self._own.discard((name, value))
-        if not table:
-            del self.tables[name], self.prices[name]
 
     def _put(self, choice: Choice) -> None:
         """In the place of the one with its text, or behind all others."""

@@ -64,7 +64,7 @@ class TopicIndex(Generic[T]):
                 found.update(entries)
         if self._characters:
             found.update(self._characters.match(topic))
-        return [found[order] for order in sorted(found)]
+        return list(map(found.__getitem__, sorted(found)))
 
 
 class _Branch(Generic[T]):

@@ -7,7 +7,7 @@ value; so of a thousand `Key = 'x'` a message asks the one it fits, and the cost
 matches. The table only finds candidates: the selector itself decides. A head is decoded once.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from hms.engine.queue.destinations import Subscription
 from hms.engine.selector.selector_cost import Price
 from hms.engine.selector.selector_fields import selector_view
 from hms.engine.topic.choices import Choice, Choices, Group
+from hms.engine.topic.crowd import Crowd
 from hms.wire.packed_messages import NODE_ORDER_CLOCK
 
 Chosen = tuple[Subscription, list[StoredMessage]]
@@ -41,34 +42,32 @@ class Audience:
 
     def __init__(
         self,
-        subscriptions: Sequence[Subscription],
-        choices: Callable[[int], Choices] = lambda _: Choices(),
+        crowd: Crowd,
+        choices: Choices,
+        withheld: list[Subscription],
+        redefined_count: int = 0,
     ) -> None:
-        """choices: what those of so many with selectors are made from."""
-        self.subscriptions = subscriptions
-        every = subscriptions
-        special = [s for s in every if s.is_special]
-        self.until_ms = min([s.ends_at_ms for s in special if s.ends_at_ms], default=1 << 62)
-        self.queued = [s for s in special if s.queue is not None]
-        numbers = [s.number for s in every if s.number]
-        self.logged_count = len(numbers) + len([s for s in self.queued if not s.number])
+        """choices: those of the crowd; withheld: whose pattern matches, and whose owner may not
+        have it; redefined_count: how often subscriptions were redefined before it was made. Nothing
+        of it changes any more."""
+        self.crowd = crowd
+        self.subscriptions = every = crowd.every
+        self.until_ms = crowd.until_ms
+        self.queued = crowd.queued
+        self.logged_count = len(crowd.numbers) + len([s for s in self.queued if not s.number])
         self.is_logged = self.logged_count == len(every)
-        self.must_be_told = any(s.queue is not None or s.pattern.is_wildcard for s in special)
+        self.must_be_told = bool(crowd.queued or crowd.wildcard_count)
         """Somebody does not know on which topic a message was published unless it says so."""
         self.copied_count = len(_copied(self.queued))
-        self.withheld: list[Subscription] = []
-        """Whose pattern matches, and whose owner may not have it."""
-        self.redefined_count = 0
-        """How often subscriptions were redefined before it was made."""
-        own = {s.control for s in every}
-        self.controls = own | {s.queue.control for s in self.queued if s.queue is not None}
-        selecting = [s for s in every if s.selector is not None]
-        self._plain = [s for s in every if s.selector is None] if selecting else every
-        is_usual = not (special or selecting)
-        self._all = Group(every, own, numbers) if is_usual else Group(self._plain)
-        self._has_proxies = any(s.is_proxy for s in special)
-        self.selecting = choices(len(selecting))
-        self.selecting.turn_into(selecting)
+        self.withheld = withheld
+        self.redefined_count = redefined_count
+        self.controls = crowd.controls.keys()
+        self._plain = crowd.plain
+        is_usual = not (crowd.special or crowd.selecting)
+        of_all = {*self.controls}, crowd.numbers
+        self._all = Group(every, *of_all) if is_usual else Group(self._plain)
+        self._has_proxies = bool(crowd.proxies)
+        self.selecting = choices
         self.choices: dict[str, Choice] = self.selecting.by_text
         self.names = self.selecting.names
         """Those that some selector has."""

@@ -15,9 +15,9 @@ SPREAD_MIN = 2048
 """What no more subscriptions get is theirs at once."""
 SPREAD_AT_ONCE = 2048
 """Steps: 5 ms."""
-PREPARED_AT_ONCE = 2048
-"""Selectors that an audience is made of: 10 ms."""
-LOOKS_MAX = 80
+PREPARED_AT_ONCE = 512
+"""Selectors that an audience is made of: 3 ms."""
+LOOKS_MAX = 2000
 """So many slices of an audience are made before a publication at most."""
 STEPS_AT_ONCE = 8192
 """What takes no more steps is put into all its lines at once, where there are not so many."""

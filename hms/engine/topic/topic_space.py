@@ -6,8 +6,11 @@ has to stand at a topic or above it, so that a slip of the pen is refused and no
 that nobody ever reads.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
 from hms.engine.admin.counters import Totals
 from hms.engine.flow.shares import NO_OWNER, Shares
@@ -25,12 +28,13 @@ from hms.engine.topic import (
     TopicNode,
     TopicObjects,
     TopicTree,
-    Wants,
     check_topic,
     is_given,
     join_topic,
 )
+from hms.engine.topic.audience_draft import AudienceDraft, Change, renewed
 from hms.engine.topic.choices import Choices
+from hms.engine.topic.crowd import Crowd
 from hms.engine.topic.delivery_mode import NON_PERSISTENT_DEFAULT, PERSISTENT_DEFAULT
 from hms.engine.topic.recipients import Audience
 from hms.engine.topic.topic_strings import refused
@@ -39,12 +43,17 @@ from hms.records import Definition
 
 BASE_TOPIC = "HMS.BASE.TOPIC"
 RETAINED_PLACE = "HMS.RETAINED"
-_SHOWN = 255
+_SHOWN, _ALL = 255, 1 << 62
 STILL_MS, STILL_TRIES = 500, 10_000
 AUDIENCE_ENTRIES_MAX = 200_000
 """So many subscriptions, counted for each topic that they are found for, are kept at hand."""
 DRAFTS_MAX, DRAFT_LIFE_MS = 8, 5000
 """Audiences that are made in slices: so many, each for so long since its last slice."""
+KEPT_MIN, KEPT_MAX, KEPT_LIFE_MS = 1024, 8, 60_000
+"""Audiences of so many subscriptions are kept when they change: so many, each for so long since it
+was made."""
+CHANGES_MAX, CHANGES_AT_ONCE = 4096, 256
+"""Of subscriptions: so many are known, and so many are worked into an audience at once."""
 CHARACTERS_PER_ENTRY = 100
 """So many of a topic string count as one."""
 
@@ -56,6 +65,14 @@ class Still:
 
     def __init__(self, work: object, until_ms: int) -> None:
         self.work, self.until_ms, self.tries_left = work, until_ms, STILL_TRIES
+
+
+class _Kept(NamedTuple):
+    """An audience, as it was at a version of the topic space; used_ms: when that was."""
+
+    audience: Audience
+    version: int
+    used_ms: int
 
 
 class TopicSpace:
@@ -84,13 +101,19 @@ class TopicSpace:
         """By their order, which is that of their beginning."""
         self.expiring: dict[int, Subscription] = {}
         """Those of them that end at a time."""
+        self._durables: dict[str, list[Subscription]] = {}
         self._named: dict[tuple[str, Scheme, str, bool], Subscription] = {}
         self._audiences: dict[str, Audience] = {}
         self._audience_entries = 0
         self._last_audience: Audience | None = None
         """Where many topics have the same subscriptions, all of them have one audience."""
-        self._drafts: dict[str, tuple[Choices, int]] = {}
-        """What slices have found for audiences that are not complete, by topic, and when."""
+        self._drafts: dict[str, tuple[AudienceDraft, int, int]] = {}
+        """Audiences that are not complete, by topic; the version that they know, and when that
+        was."""
+        self._kept: dict[str, _Kept] = {}
+        """Large audiences by topic, as they were."""
+        self._changes: deque[Change | None] = deque(maxlen=CHANGES_MAX)
+        """The last ones, one for each version."""
         self._redefined_count = 0
         self.still: Still | None = None
         """A commit for which subscriptions are not to change."""
@@ -183,74 +206,103 @@ class TopicSpace:
         """Who gets what comes now on a topic; the same as before until a subscription changes."""
         found = self._audiences.get(topic)
         if found is None or now_ms >= found.until_ms:
-            wanting = self._wanting(topic, now_ms)
-            found = self._found(wanting, topic)
-            self._audience_entries += 1 + len(topic) // CHARACTERS_PER_ENTRY
-            if found is not self._last_audience:
-                self._last_audience = found
-                self._audience_entries += len(wanting)
-            if self._audience_entries > AUDIENCE_ENTRIES_MAX:
-                self._audiences.clear()
-                self._audience_entries = 0
-            self._audiences[topic] = found
+            self.prepare_some(topic, now_ms, _ALL)
+            found = self._audiences[topic]
         return found
 
     def prepare_some(self, topic: str, now_ms: int, steps: int) -> bool:
-        """So many selectors of what audience() will find, where there are more; whether it has to
-        come again."""
-        if self.selecting_count <= steps:
+        """A slice of what audience() will find, of so many selectors or a little more; whether it
+        has to come again."""
+        if self.has_audience(topic, now_ms):
             return False
-        wanting, withheld = self._allowed(self._wanting(topic, now_ms), topic)
-        if self._is_last(wanting, withheld):
-            return False
-        selecting = [s for s in wanting if s.selector is not None]
-        choices = self._choices_for(topic, len(selecting))
-        has_more = choices.turn_into(selecting, steps)
-        self._drafts[topic] = choices, now_ms
-        if len(self._drafts) > DRAFTS_MAX:
-            del self._drafts[next(iter(self._drafts))]
-        return has_more
+        found = None if topic in self._drafts else self._renewed(topic, now_ms)
+        if found is None:
+            draft = self._draft(topic)
+            if draft.go_on(steps, now_ms):
+                self._drafts[topic] = draft, self.version, now_ms
+                if len(self._drafts) > DRAFTS_MAX:
+                    del self._drafts[next(iter(self._drafts))]
+                return True
+            found = draft.audience(now_ms, self._redefined_count)
+        self._keep(topic, found, now_ms)
+        return False
 
-    def _wanting(self, topic: str, now_ms: int) -> list[Subscription]:
-        return [s for s in self.index.match(topic) if not s.is_special or _wants_now(s, now_ms)]
-
-    def _choices_for(self, topic: str, count: int) -> Choices:
-        """What the choices of so many on a topic are made from."""
-        draft, last = self._drafts.pop(topic, None), self._last_audience
+    def _draft(self, topic: str) -> AudienceDraft:
+        """The draft for a topic, which is told what has changed, or a new one where that is not
+        known, which begins with what the other has learned."""
+        draft, version, _ = self._drafts.pop(topic, (None, 0, 0))
         if draft is not None:
-            return draft[0]
-        if last is None or not last.selecting.is_near(count):
-            return Choices()
-        return last.selecting.copy()
-
-    def _allowed(
-        self, wanting: list[Subscription], topic: str
-    ) -> tuple[list[Subscription], list[Subscription]]:
-        """Those that may have what comes on a topic, and the others."""
-        if self.authority is None:
-            return wanting, []
-        withheld = [s for s in wanting if not self.is_allowed(s, topic)]
-        hidden = set(withheld)
-        return [s for s in wanting if s not in hidden] if hidden else wanting, withheld
-
-    def _is_last(self, wanting: list[Subscription], withheld: list[Subscription]) -> bool:
-        """Whether the last audience is that of these."""
-        last = self._last_audience
-        return (
-            last is not None
-            and last.redefined_count == self._redefined_count
-            and last.subscriptions == wanting
-            and last.withheld == withheld
+            changes = self._changes_since(version, topic)
+            if changes is not None:
+                draft.changes += changes
+                return draft
+        learned = None if draft is None else draft.choices
+        return AudienceDraft(
+            self.index.match(topic),
+            partial(self._choices_for, topic, learned),
+            None if self.authority is None else partial(self.is_allowed, topic=topic),
+            self._last_if_same,
         )
 
-    def _found(self, wanting: list[Subscription], topic: str) -> Audience:
-        """The audience of these; the last one, when it is the same."""
-        wanting, withheld = self._allowed(wanting, topic)
-        if self._last_audience is not None and self._is_last(wanting, withheld):
-            return self._last_audience
-        found = Audience(wanting, partial(self._choices_for, topic))
-        found.withheld, found.redefined_count = withheld, self._redefined_count
-        return found
+    def _renewed(self, topic: str, now_ms: int) -> Audience | None:
+        """The audience that was kept for a topic, with what has changed since; None where it is
+        made anew."""
+        kept = self._kept.get(topic)
+        changes = None if kept is None else self._changes_since(kept.version, topic)
+        if kept is None or changes is None or len(changes) > CHANGES_AT_ONCE:
+            return None
+        is_allowed = None if self.authority is None else partial(self.is_allowed, topic=topic)
+        return renewed(kept.audience, changes, is_allowed, now_ms)
+
+    def _changes_since(self, version: int, topic: str) -> list[Change] | None:
+        """Of the subscriptions of a topic; None when that is not known any more."""
+        count = self.version - version
+        if count > len(self._changes):
+            return None
+        found = []
+        for change in islice(reversed(self._changes), count):
+            if change is None:
+                return None
+            if _matches(change.subscription.pattern, topic):
+                found.append(change)
+        return found[::-1]
+
+    def _keep(self, topic: str, found: Audience, now_ms: int) -> None:
+        """This is the audience of a topic."""
+        self._audience_entries += 1 + len(topic) // CHARACTERS_PER_ENTRY
+        if found is not self._last_audience:
+            self._last_audience = found
+            self._audience_entries += len(found.subscriptions)
+        if self._audience_entries > AUDIENCE_ENTRIES_MAX:
+            self._audiences.clear()
+            self._audience_entries = 0
+        self._audiences[topic] = found
+        if len(found.subscriptions) >= KEPT_MIN:
+            self._kept.pop(topic, None)
+            self._kept[topic] = _Kept(found, self.version, now_ms)
+            if len(self._kept) > KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+
+    def _choices_for(self, topic: str, learned: Choices | None, count: int) -> Choices:
+        """What the choices of so many on a topic are made from."""
+        kept, last = self._kept.get(topic), self._last_audience
+        if learned is not None and learned.members:
+            return learned
+        for one in (kept.audience if kept is not None else None, last):
+            if one is not None and one.selecting.is_near(count):
+                return one.selecting.copy()
+        return Choices()
+
+    def _last_if_same(self, crowd: Crowd, withheld: list[Subscription]) -> Audience | None:
+        """The last audience, if it is that of these."""
+        last = self._last_audience
+        is_same = (
+            last is not None
+            and last.redefined_count == self._redefined_count
+            and last.subscriptions == crowd.every
+            and last.withheld == withheld
+        )
+        return last if is_same else None
 
     def has_audience(self, topic: str, now_ms: int) -> bool:
         """Whether audience() finds it at once."""
@@ -274,9 +326,10 @@ class TopicSpace:
         queue = "" if subscription.queue is None else subscription.queue.name
         return authority.may_receive(owner, topic, queue)
 
-    def changed(self) -> None:
-        """A subscription is not what it was."""
+    def changed(self, change: Change | None = None) -> None:
+        """A subscription came or went; None: one is, or all are, not what they were."""
         self.version += 1
+        self._changes.append(change)
         self._audiences.clear()
         self._audience_entries = 0
 
@@ -325,11 +378,12 @@ class TopicSpace:
         self.subscriptions[subscription.order] = subscription
         self.index.add(pattern, subscription.order, subscription)
         subscription.count_in(self.totals[subscription.is_durable])
-        self.changed()
+        self.changed(Change(subscription, is_added=True))
         if subscription.ends_at_ms:
             self.expiring[subscription.order] = subscription
         if subscription.is_durable:  # in the log a new one may come before the end of the old one
             self._named[subscription.key] = subscription
+            self._durables.setdefault(subscription.name, []).append(subscription)
         elif subscription.name and subscription.is_shared:  # who shares none has the name alone
             self._named.setdefault(subscription.key, subscription)
         subscription.topic.subscriptions.append(subscription)
@@ -342,9 +396,14 @@ class TopicSpace:
         self._take(subscription, -1)
         self.expiring.pop(subscription.order, None)
         self.index.remove(pattern, subscription.order)
-        self.changed()
+        self.changed(Change(subscription, is_added=False))
         if self._named.get(subscription.key) is subscription:
             del self._named[subscription.key]
+        alike = self._durables.get(subscription.name, [])
+        if subscription in alike:
+            alike.remove(subscription)
+            if not alike:
+                del self._durables[subscription.name]
         subscription.topic.subscriptions.remove(subscription)
         node = None if pattern.is_wildcard else self.tree.find(pattern.topic)
         if node is not None:
@@ -360,13 +419,20 @@ class TopicSpace:
         """The subscription of that name for that pattern."""
         return self._named.get((pattern.text, pattern.scheme, name, is_durable))
 
+    def durables(self, name: str) -> Sequence[Subscription]:
+        """The durable subscriptions of that name, in the order of their beginning."""
+        return self._durables.get(name, ())
+
     def prune(self, now_ms: int) -> list[str]:
         """Take away the topics that nothing has used for their life."""
-        for topic, (_, at_ms) in [*self._drafts.items()]:
+        for topic, (_, _, at_ms) in [*self._drafts.items()]:
             if now_ms - at_ms > DRAFT_LIFE_MS:
                 del self._drafts[topic]
+        for topic, kept in [*self._kept.items()]:
+            if now_ms - kept.used_ms > KEPT_LIFE_MS:
+                del self._kept[topic]
         return self.tree.prune(now_ms - self._settings.topic_life_ms)
 
 
-def _wants_now(subscription: Subscription, now_ms: int) -> bool:
-    return subscription.wants is not Wants.REQUEST and not subscription.is_over(now_ms)
+def _matches(pattern: Pattern, topic: str) -> bool:
+    return pattern.matches(topic) if pattern.is_wildcard else pattern.topic == topic

@@ -10,8 +10,8 @@ from hms.engine.queue.destinations import Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.equality import equality_of
 from hms.engine.selector.selector_fields import ADDED, NAMES, checked_selector, selector_view
+from hms.engine.topic.audience_draft import AudienceDraft, Change, renewed
 from hms.engine.topic.choices import Choices
-from hms.engine.topic.recipients import Audience
 from hms.errors.catalogue import SelectorSyntaxError
 from hms.records import Definition
 from hms.wire.packed_messages import Head, encode_head
@@ -71,7 +71,7 @@ def test_the_audience_chooses_what_each_selector_chooses_alone(texts, properties
         chosen = [m for m, is_it in zip(messages, flags, strict=True) if is_it]
         expected += [(one, chosen)] if chosen else []
 
-    audience = Audience(subscriptions)
+    audience = audience_of(subscriptions)
     assert audience.choose(messages) == expected
     assert audience.choose(messages) == expected, "a second batch finds nothing of the first"
 
@@ -81,6 +81,24 @@ def places(audience):
     return {name: table.keys() for name, table in audience.selecting.tables.items()}
 
 
+def audience_of(subscriptions):
+    """Made anew, at once."""
+    draft = AudienceDraft(subscriptions, lambda _: Choices(), None)
+    assert not draft.go_on(1 << 60, 0)
+    return draft.audience(0, 0)
+
+
+def assert_alike(audience, anew, messages):
+    assert audience.choose(messages) == anew.choose(messages)
+    assert audience.price_of(3, 100) == anew.price_of(3, 100)
+    assert audience.names == anew.names
+    assert audience.choices.keys() == anew.choices.keys()
+    assert places(audience) == places(anew)
+    assert audience.subscriptions == anew.subscriptions
+    assert audience.controls == anew.controls
+    assert (audience.logged_count, audience.is_logged) == (anew.logged_count, anew.is_logged)
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), TEXTS), max_size=12), st.integers(1, 4), MESSAGES)
 def test_an_audience_made_from_the_last_one_is_as_one_made_anew(changes, steps, properties):
     """What changed is worked in, in slices; what the last one has stays as it was."""
@@ -88,23 +106,68 @@ def test_an_audience_made_from_the_last_one_is_as_one_made_anew(changes, steps, 
     there, choices, before = {}, Choices(), []
     for number, text in changes:
         there.pop(number, None)
-        if text:
-            there[number] = subscription(number, text)
+        there[number] = subscription(number, text)
         wanted = [there[each] for each in sorted(there)]
         choices = choices.copy()
-        while choices.turn_into(wanted, steps):
+        draft = AudienceDraft(wanted, lambda _, made=choices: made, None)
+        while draft.go_on(steps, 0):
             pass
-        audience = Audience(wanted, lambda _, made=choices: made)
+        audience = draft.audience(0, 0)
         before.append((audience, audience.choose(messages)))
-
-        anew = Audience(wanted)
-        assert audience.choose(messages) == anew.choose(messages)
-        assert audience.price_of(3, 100) == anew.price_of(3, 100)
-        assert audience.names == anew.names
-        assert audience.choices.keys() == anew.choices.keys()
-        assert places(audience) == places(anew)
+        assert_alike(audience, audience_of(wanted), messages)
     for audience, chosen in before:
         assert audience.choose(messages) == chosen
+
+
+@given(st.lists(TEXTS, max_size=9), st.lists(st.tuples(st.booleans(), TEXTS)), MESSAGES)
+def test_what_changes_while_an_audience_is_made_is_worked_in(begun, changes, properties):
+    """Subscriptions that came and went all the time had it made under one hold at last. So is what
+    changes behind it."""
+    messages = [message(i, one) for i, one in enumerate(properties, start=1)]
+    there = [subscription(i, text) for i, text in enumerate(begun, start=1)]
+    base, draft = audience_of([*there]), AudienceDraft([*there], lambda _: Choices(), None)
+    first, since, made, later = base.choose(messages), [], None, []
+    for number, (is_added, text) in enumerate(changes, start=100):
+        if made is None and not draft.go_on(1, 0):
+            made = draft.audience(0, 0)
+        if is_added:
+            there.append(subscription(number, text))
+            since.append(Change(there[-1], is_added=True))
+        elif there:
+            since.append(Change(there.pop(number % len(there)), is_added=False))
+        else:
+            continue
+        (draft.changes if made is None else later).append(since[-1])
+    while made is None and draft.go_on(1, 0):
+        pass
+
+    anew = audience_of(there)
+    assert_alike(renewed(made or draft.audience(0, 0), later, None, 0), anew, messages)
+    assert_alike(renewed(base, since, None, 0), anew, messages)
+    assert base.choose(messages) == first
+
+
+def test_an_audience_is_renewed_by_time_and_by_what_owners_may_have():
+    """Whose time is over gets nothing; whose owner may not have it is counted."""
+    ending = Definition(
+        1, "subscription", "s1", topic=1, created_ms=1, life_ms=99, selector="a = 1"
+    )
+    there = [Subscription(Topic(1, "news", -1), ending), subscription(2, "Key = 1")]
+    there[0].order = 1
+    denied, plain = subscription(3, "Key = 2"), subscription(4, "")
+    base = audience_of(there)
+    assert base.until_ms == 100
+    changes = [Change(denied, is_added=True), Change(plain, is_added=True)]
+
+    audience = renewed(base, changes, lambda one: one is not denied, 100)
+
+    assert (audience.subscriptions, audience.withheld) == ([there[1], plain], [denied])
+    assert audience.choices.keys() == {"Key = 1"}
+    assert (audience.names, audience.until_ms) == ({"Key"}, 1 << 62)
+    later = renewed(audience, [Change(denied, is_added=False)], None, 100)
+    assert (later.subscriptions, later.withheld) == ([there[1], plain], [])
+    assert renewed(later, [], None, 101) is later
+    assert base.subscriptions == there
 
 
 def test_only_those_are_asked_whom_a_message_can_fit(monkeypatch):
@@ -116,7 +179,7 @@ def test_only_those_are_asked_whom_a_message_can_fit(monkeypatch):
         spy = lambda view, matches=matches: asked.append(1) or matches(view)  # noqa: E731
         monkeypatch.setattr(one.selector, "matches", spy, raising=False)
 
-    audience = Audience(subscriptions)
+    audience = audience_of(subscriptions)
     chosen = audience.choose([message(1, {"Key": 7}), message(2, {"Key": 700})])
 
     assert [(s.name, [m.id for m in found]) for s, found in chosen] == [("s7", [1]), ("s700", [2])]
@@ -163,7 +226,7 @@ def test_an_audience_joins_the_names_of_its_selectors_once():
         subscriptions.append(made)
     CountedNames.copied = 0
 
-    Audience(subscriptions)
+    audience_of(subscriptions)
 
     assert CountedNames.copied <= 2 * 200
 
