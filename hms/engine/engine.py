@@ -1015,7 +1015,7 @@ class Engine:
         """The same of what somebody may wait for, so that the next tick comes behind what waits
         now."""
         state = self.state
-        return bool(state.unfinished or state.looking.behind or state.outgoing.may_go_on())
+        return bool(state.unfinished or state.looking.is_any or state.outgoing.may_go_on())
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: the

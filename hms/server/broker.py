@@ -681,7 +681,8 @@ class Broker:
                 append_records(store, fx.records)
                 is_held = self.releases.add(fx, store.last_lsn)
                 due_ms = self._newly_due()
-                outgoing, behind = state.outgoing, state.unfinished or state.looking.behind
+                outgoing, looking = state.outgoing, state.looking
+                behind = state.unfinished or looking.behind or looking.left
                 is_urgent = behind or outgoing.rest or (outgoing.held and outgoing.may_go_on())
                 is_behind = bool(is_urgent) and not self._goes_on
                 self._goes_on = self._goes_on or is_behind

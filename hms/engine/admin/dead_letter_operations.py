@@ -83,8 +83,8 @@ def where_back(
         queue = state.queues.get(name)
         return queue if queue is not None and queue.number else GONE
     wanted = node.get("$DeadSubscription")
-    for one in state.space.subscriptions.values():
-        if one.name == wanted and one.is_durable and _is_origin(one, name):
+    for one in state.space.durables(wanted) if isinstance(wanted, str) else ():
+        if _is_origin(one, name):
             return one
     return GONE
 

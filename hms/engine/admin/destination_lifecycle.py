@@ -9,7 +9,7 @@ sending is told then.
 """
 
 from collections.abc import Mapping
-from itertools import islice
+from itertools import chain, islice
 
 from msgspec.structs import replace
 
@@ -256,7 +256,8 @@ def bury_deleted(state: State, queue: Queue, fx: Effects, count_max: int = 1 << 
     target = target_of(state, queue, DeadReason.DESTINATION_DELETED)
     if target is None:
         return 0
-    going = list(islice(queue.line.everything(), count_max))
+    line = queue.line
+    going = list(islice(chain(line.page(is_newest_first=False), line.delayed), count_max))
     for message in going:
         queue.line.remove(message)
     queue.line.count("dead_lettered", len(going))

@@ -42,23 +42,28 @@ def _delete(kind: str, state: State, asked: ops.DeleteDestination, fx: Effects) 
     target = destination_lifecycle.destination_of(state, kind, _named(asked.name))
     is_discarded = asked.force and asked.discard
     if not destination_lifecycle.reason_to_stay(state, target):
-        detail = _what_waits(target, asked)
+        detail = _what_waits(state, target, asked)
         if detail:
             raise DestinationInUse(kind=kind, destination=target.name, detail=detail)
     return destination_lifecycle.delete(state, target, fx, is_discarded=is_discarded)
 
 
-def _what_waits(target: Queue | Topic, asked: ops.DeleteDestination) -> str:
+def _what_waits(state: State, target: Queue | Topic, asked: ops.DeleteDestination) -> str:
     """Why what waits in it does not let it go; "" when nothing does."""
     if not isinstance(target, Queue) or (asked.force and asked.discard):
         return ""
     waiting = target.line.stays_count
     if waiting and not asked.force:
         return f"{waiting} messages wait in it; receive or move them, or use --force"
-    paged = sum(message.is_paged for message in target.line.everything()) if waiting else 0
-    if paged and target.dead_letter:
-        return f"the log alone has the bodies of {paged} messages; move them, or use --discard"
+    if waiting and target.dead_letter and state.blocks.paged_count and _has_paged(target):
+        return "the log alone has the bodies of some messages; move them, or use --discard"
     return ""
+
+
+def _has_paged(queue: Queue) -> bool:
+    """The newest first, as these leave memory first."""
+    newest = queue.line.arrivals(1 << 62, (), is_newest_first=True)
+    return any(message.is_paged for message in newest)
 
 
 def _pause(kind: str, state: State, asked: ops.PauseDestination, fx: Effects) -> None:

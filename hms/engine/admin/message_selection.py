@@ -68,11 +68,11 @@ def place_of(state: State, text: str) -> Found:
 
 
 def _subscription(state: State, text: str) -> Subscription:
-    durable = [s for s in state.space.subscriptions.values() if s.is_durable]
-    found = [s for s in durable if s.name == text]
+    found = [*state.space.durables(text)]
     name, _, topic = text.rpartition("@")
     if not found and name:
-        found = [s for s in durable if s.name == name and topic in (s.said_topic, s.pattern.text)]
+        alike = state.space.durables(name)
+        found = [s for s in alike if topic in (s.said_topic, s.pattern.text)]
     if not found:
         raise SubscriptionNotFound(name=name or text, destination=topic if name else "any")
     if len(found) > 1:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hms.engine.admin.destination_figures import FiguresPass
 from hms.engine.admin.destination_lifecycle import bury_deleted, reason_to_stay
+from hms.engine.admin.message_selection import place_of
 from hms.engine.admin.status_view import StatusPass
 from hms.engine.admin.topic_operations import (
     LISTED_MAX,
@@ -47,12 +48,19 @@ SLICED = (
     "status",
     "topic.show",
     "transaction.commit",
+    "message.move",
+    "message.alter",
+    "dlq.return",
     *LISTINGS,
 )
 WALKED_AT_ONCE = 1000
 """Topics: 5 ms."""
 BURIED_AT_ONCE = 500
 """Messages that become dead letters: 10 ms."""
+LOOKED_AT_ONCE = 10_000
+"""Messages whose bodies may be missing: 5 ms."""
+INDEXED_AT_ONCE = 5000
+"""Messages by their ids: 5 ms."""
 LISTED_AT_ONCE = 2000
 """Rows of a list: 5 to 10 ms."""
 
@@ -64,8 +72,11 @@ class Progress:
         "_buries",
         "_connection",
         "_ends",
+        "_indexed",
         "_listed",
         "_listing",
+        "_looked_for",
+        "_looked_to",
         "_purged",
         "_rows",
         "_shown",
@@ -87,6 +98,11 @@ class Progress:
         self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
         self._purged: list[Queue | Subscription] = []
         self._buries = False
+        self._looked_for: Queue | None = None
+        """Where bodies may be missing, so that not all of it can become dead letters at once."""
+        self._looked_to = 0
+        self._indexed: Queue | Subscription | None = None
+        """Where messages are to come, which is asked whether it has their ids."""
         self._shown = _shown(state, asked)
         self._work: Work | None = None
         self._listing = LISTINGS.get(asked.command.name)
@@ -101,8 +117,10 @@ class Progress:
             queue = state.destination("queue", arguments.name)
             if isinstance(queue, Queue) and arguments.force and not reason_to_stay(state, queue):
                 self._buries = not arguments.discard
-                self._ends = arguments.discard or not _is_paged(queue)
-                self._purged = [queue] if self._ends else []
+                self._looked_for = queue if self._buries and state.blocks.paged_count else None
+                self._ends, self._purged = True, [queue]
+        elif isinstance(arguments, ops.MoveMessages | ops.ReturnLetters | ops.AlterMessages):
+            self._indexed = _indexed(state, arguments)
         elif isinstance(arguments, ops.NameBranch):
             self._work = prepared_branch(state, arguments).work
         elif self._listing is not None:
@@ -123,6 +141,18 @@ class Progress:
             self._rows += [row for row in some if row is not None]
             self._rows = self._listing.chosen(self._rows, self.asked.arguments)
             return len(some) == LISTED_AT_ONCE
+        if self._indexed is not None:
+            return self._indexed.line.index_some(INDEXED_AT_ONCE)
+        return self._purge_some(state, fx)
+
+    def close(self) -> None:
+        """Who asked is gone: what was made ready takes no memory any more."""
+        if self._work is not None:
+            self._work.unready()
+
+    def _purge_some(self, state: State, fx: Effects) -> bool:
+        if self._looked_for is not None:
+            return self._look_for_paged(self._looked_for)
         for place in self._purged:
             count = self._discard_some(state, place, fx)
             self.count += count
@@ -134,10 +164,18 @@ class Progress:
             lift_ending(state, self._connection)
         return False
 
-    def close(self) -> None:
-        """Who asked is gone: what was made ready takes no memory any more."""
-        if self._work is not None:
-            self._work.unready()
+    def _look_for_paged(self, queue: Queue) -> bool:
+        """A slice of what waits there, the oldest first; the operation refuses what it finds."""
+        arrived = queue.line.arrivals(self._looked_to, (), is_newest_first=False)
+        some = list(islice(arrived, LOOKED_AT_ONCE))
+        is_paged = any(message.is_paged for message in some)
+        if is_paged:
+            self._ends, self._purged = False, []
+        if is_paged or len(some) < LOOKED_AT_ONCE:
+            self._looked_for = None
+            return not is_paged
+        self._looked_to = some[-1].seq
+        return True
 
     def _discard_some(self, state: State, place: Queue | Subscription, fx: Effects) -> int:
         if not self._buries or not isinstance(place, Queue):
@@ -178,6 +216,15 @@ class Progress:
         return len(visited) == WALKED_AT_ONCE and len(self._rows) < LISTED_MAX
 
 
+def _indexed(
+    state: State, asked: ops.MoveMessages | ops.ReturnLetters | ops.AlterMessages
+) -> Queue | Subscription | None:
+    """Where messages are to come with the ids that they have, if that is one place."""
+    if isinstance(asked, ops.AlterMessages):
+        return place_of(state, asked.to or asked.place).place if asked.is_id_taken else None
+    return None if asked.node else state.queues.get(asked.to.removeprefix("queue:"))
+
+
 def _shown(state: State, asked: Order) -> FiguresPass | StatusPass | TopicShow | None:
     """What looks at very much, and changes nothing."""
     arguments, verb = asked.arguments, asked.command.name
@@ -186,8 +233,3 @@ def _shown(state: State, asked: Order) -> FiguresPass | StatusPass | TopicShow |
     if isinstance(arguments, ops.NameOne) and verb == "topic.show":
         return TopicShow(state, arguments)
     return StatusPass(state) if verb == "status" else None
-
-
-def _is_paged(queue: Queue) -> bool:
-    """The log alone has bodies of what waits, so that it cannot become dead letters at once."""
-    return any(message.is_paged for message in queue.line.everything())

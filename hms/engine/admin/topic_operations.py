@@ -156,11 +156,7 @@ def unused_subscription(state: State, asked: ops.DeleteSubscription) -> Subscrip
 
 def _subscription(state: State, asked: ops.DeleteSubscription) -> Subscription:
     name, topic = _said(asked.name, "name"), asked.topic
-    found = [
-        s
-        for s in state.space.subscriptions.values()
-        if s.is_durable and s.name == name and topic in ("", s.said_topic)
-    ]
+    found = [s for s in state.space.durables(name) if topic in ("", s.said_topic)]
     if not found:
         raise SubscriptionNotFound(name=name, destination=topic or "any topic")
     if len(found) > 1:

@@ -12,6 +12,8 @@ __all__ = ["LOOK_STEPS", "ScanSlices"]
 
 LOOK_STEPS = 10_000
 """2 to 20 ms; see hms/engine/selector/selector_cost.py."""
+RELEASED_AT_ONCE = 20_000
+"""Keys: 2 to 5 ms."""
 TURN_STEPS = LOOK_STEPS // 10
 """After so many it is the turn of the next one that is behind."""
 
@@ -27,6 +29,13 @@ class Scan(Protocol):
         """Look at more of it, for so many steps at most."""
 
 
+class Left(Protocol):
+    """What nobody needs any more."""
+
+    def release(self, count: int) -> bool:
+        """Let go of so many entries; whether there are more."""
+
+
 _Scan = TypeVar("_Scan", bound=Scan)
 
 
@@ -39,11 +48,13 @@ class ScanSlices(Generic[_Scan]):
         """How many consumers were offered something in the command at hand."""
         self.behind: deque[_Scan] = deque()
         """Whose turn it is, in order."""
+        self.left: list[Left] = []
+        """What nobody needs any more, and is let go in slices."""
 
     @property
     def is_any(self) -> bool:
-        """Whether somebody is behind."""
-        return bool(self.behind)
+        """Whether somebody is behind, or something is to be let go."""
+        return bool(self.behind or self.left)
 
     def refill(self) -> None:
         """A new slice begins."""
@@ -52,6 +63,11 @@ class ScanSlices(Generic[_Scan]):
     def add(self, candidates: _Scan) -> None:
         """One falls behind."""
         self.behind.append(candidates)
+
+    def release_some(self) -> None:
+        """Let go of some of what nobody needs any more."""
+        if self.left and not self.left[-1].release(RELEASED_AT_ONCE):
+            self.left.pop()
 
     def go_on(self) -> list[_Scan]:
         """Look at more until the steps are used up; who has looked, each once."""

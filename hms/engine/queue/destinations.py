@@ -176,8 +176,9 @@ class Queue(Place):
         if candidates is not None:
             candidates.close()
         self._gone(consumer)
-        if not self.candidates:
-            self.line.close_scan()
+        left = None if self.candidates else self.line.close_scan()
+        if left is not None:
+            self._looking.left.append(left)
         self.promote()
 
     @property

@@ -7,7 +7,7 @@ to fill and to empty, but for a page all of it was sorted: 200,000 messages of g
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
 
@@ -130,6 +130,14 @@ class OrderedEntries:
     def snapshot(self) -> list[Entry]:
         """All of them as they are now, in order."""
         return list(chain.from_iterable(self.chunks))
+
+    def walk(self) -> Iterator[StoredMessage]:
+        """The messages in order, whatever comes and goes meanwhile: what comes before the place
+        that is reached is not among them."""
+        place: Entry = ()
+        while some := list(islice(self.onwards(place), _CHUNK)):
+            yield from map(_message, some)
+            place = (*some[-1][:-2], some[-1][-2] + 1)
 
     # where the places are those of a line that is not sorted: -priority and seq
 

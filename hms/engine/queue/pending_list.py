@@ -8,7 +8,7 @@ their order (ready_queue.py), or their group or global order holds them back (hm
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 
 from hms.engine.admin.counters import COUNTED, Counters, Totals
@@ -53,6 +53,12 @@ class PendingList:
         self._ready = ReadyQueue()
         self._expiring = ExpiryIndex()
         self._index: dict[int, StoredMessage] | None = None
+        self._is_indexed = False
+        """Somebody looks for messages by their ids."""
+        self._unindexed: Iterator[StoredMessage] | None = None
+        """What is not in the index yet."""
+        self._left = set[int]()
+        """The ids of what has left since the index was begun."""
         self._scan: ScanOrder | None = None
         self._delayed = Delayed()
         self._arrived: OrderedEntries | None = None
@@ -295,6 +301,7 @@ class PendingList:
             self._arrived = OrderedEntries()
         if self._index is not None:
             self._index.clear()
+            self._unindexed = None
             if self._scan is not None:
                 self._scan.clear()
         if self.number:
@@ -450,25 +457,49 @@ class PendingList:
 
     def open_index(self) -> dict[int, StoredMessage]:
         """Waiting messages by id, all of them, kept from now on."""
-        if self._index is None:
-            self._index = {m.id: m for m in self.in_order()}
-        elif self._scan is not None:
-            self._scan.grow(_ALL)
+        self.index_some(_ALL)
+        assert self._index is not None, "it was made"
         return self._index
+
+    def index_some(self, count: int) -> bool:
+        """So many messages more are in the index; whether there are more."""
+        self._is_indexed = True
+        if self._scan is not None:
+            return self._scan.grow(count) == count
+        if self._index is None:
+            arrived = self._arrived
+            self._index, self._left = {}, set()
+            self._unindexed = chain(*self._begun()) if arrived is None else arrived.walk()
+        if self._unindexed is None:
+            return False
+        some, left = list(islice(self._unindexed, count)), self._left
+        self._index.update([(m.id, m) for m in some if m.id not in left])
+        if len(some) == count:
+            return True
+        self._unindexed, self._left = None, set()
+        return False
 
     def open_scan(self) -> ScanOrder:
         """Waiting messages in their order, kept from now on; for selectors, who have it grow."""
         if self._scan is None:
-            back, run = self._ready.begun()
-            for grouped in self._grouped():
-                back = chain((entry[-1] for entry in grouped.snapshot()), back)
-            self._index = {}
-            self._scan = ScanOrder(self._index, self.sort, back, run)
+            self._index, self._unindexed = {}, None
+            self._scan = ScanOrder(self._index, self.sort, *self._begun())
         return self._scan
 
-    def close_scan(self) -> None:
-        """Neither the order nor the index is needed any more."""
-        self._index = self._scan = None
+    def close_scan(self) -> ScanOrder | None:
+        """The order is not needed any more, nor is the index, if nobody else needs it; what is to
+        be released."""
+        scan, self._scan = self._scan, None
+        if scan is None or not (self._is_indexed and scan.is_grown):
+            self._index = self._unindexed = None
+        return scan
+
+    def _begun(self) -> tuple[Iterator[StoredMessage], Iterator[StoredMessage]]:
+        """As ReadyQueue.begun(), with what groups hold back."""
+        back, run = self._ready.begun()
+        for grouped in self._grouped():
+            back = chain(grouped.walk(), back)
+        return back, run
 
     # what is counted
 
@@ -524,6 +555,8 @@ class PendingList:
             self._arrived.remove((-message.priority, message.seq))
         if self._index is not None:
             self._index.pop(message.id, None)
+            if self._unindexed is not None:
+                self._left.add(message.id)
             if self._scan is not None:
                 self._scan.remove(message)
 

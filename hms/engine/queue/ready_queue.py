@@ -254,16 +254,15 @@ class ReadyQueue:
         return level if later is None else chain(level, later)
 
     def begun(self) -> tuple[Iterator[StoredMessage], Iterator[StoredMessage]]:
-        """Those that stand in no order, and the others in order; they are what stands here now, and
-        others may come or go until both end."""
+        """Those that stand in no order, and the others in order; what stands here now is among
+        them, and others may come or go until both end."""
         gone = frozenset(self._gone)
         runs: list[Iterable[StoredMessage]] = []
         for priority in range(len(self._levels) - 1, -1, -1):
             runs.append(list(self._levels[priority]))
             if priority in self._later:
                 runs.append(self._later[priority].begun())
-        back = (entry[-1] for entry in self._back.snapshot())
-        return back, (m for m in chain.from_iterable(runs) if m.seq not in gone)
+        return self._back.walk(), (m for m in chain.from_iterable(runs) if m.seq not in gone)
 
     def arrivals(self, after: int, *, is_newest_first: bool) -> list[Iterator[StoredMessage]]:
         """Runs of all that arrived after a place in the order of arrival, or before it, each run in

@@ -16,6 +16,7 @@ REPLIES_MAX = 64
 
 def go_on(state: State, fx: Effects) -> None:
     """One slice, of those who are behind."""
+    state.looking.release_some()
     if not state.looking.behind:
         return
     state.looking.refill()
