@@ -15,7 +15,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
 
-from hms.engine.groups.message_sort import MessageSort
+from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.messages import StoredMessage
 
 __all__ = ["BEGINNING", "END", "Key", "LateOffers", "Offer", "ScanOrder", "behind"]
@@ -118,15 +118,15 @@ class LateOffers:
 
 class ScanOrder:
     """index: waiting messages by id, kept by the line; empty at first. sort: what orders them
-    beside their arrival. back: what waits and stands in no order; run: what else waits, in the
-    queue's order. Both are what waits when the order is begun: what comes or goes while it grows is
-    told by add() and remove()."""
+    beside their arrival. back: the places of what waits and stands in no order; run: what else
+    waits, in the queue's order. Both are what waits when the order is begun: what comes or goes
+    while it grows is told by add() and remove()."""
 
     def __init__(
         self,
         index: dict[int, StoredMessage],
         sort: MessageSort | None = None,
-        back: Iterable[StoredMessage] = (),
+        back: Iterable[Entry] = (),
         run: Iterable[StoredMessage] = (),
     ) -> None:
         self.index = index
@@ -135,7 +135,7 @@ class ScanOrder:
         """Everything before this place is in the order; END: everything is."""
         self._sort = sort
         self._chunks: list[list[Key]] = []
-        self._back: Iterator[StoredMessage] = iter(back)
+        self._back: Iterator[Entry] = iter(back)
         self._run: Iterator[StoredMessage] = iter(run)
         self._gone: set[int] = set()
         """The ids of what has left while the order grows."""
@@ -145,23 +145,24 @@ class ScanOrder:
         if self.frontier is END:
             return 0
         some = list(islice(self._back, count))
-        for message in some:
-            self._enter(message)
+        for entry in some:
+            message = entry[-1]
+            self._enter(message, (*entry[:-1], message.id))
         if len(some) == count:
             return count
         more = list(islice(self._run, count - len(some)))
         for message in more:
-            self._enter(message)
+            self._enter(message, self.key(message))
         if len(some) + len(more) < count:
             self._grown()
         else:
             self.frontier = behind(self.key(more[-1]))
         return len(some) + len(more)
 
-    def _enter(self, message: StoredMessage) -> None:
+    def _enter(self, message: StoredMessage, key: Key) -> None:
         if message.id not in self._gone and message.id not in self.index:
             self.index[message.id] = message
-            self.add(message)
+            self._add(key)
 
     def _grown(self) -> None:
         self.frontier, self._back, self._run = END, iter(()), iter(())
@@ -179,7 +180,10 @@ class ScanOrder:
 
     def add(self, message: StoredMessage) -> None:
         """A message begins to wait."""
-        key, chunks = self.key(message), self._chunks
+        self._add(self.key(message))
+
+    def _add(self, key: Key) -> None:
+        chunks = self._chunks
         if not chunks or key > chunks[-1][-1]:
             if chunks and len(chunks[-1]) < _CHUNK:
                 chunks[-1].append(key)

@@ -131,12 +131,12 @@ class OrderedEntries:
         """All of them as they are now, in order."""
         return list(chain.from_iterable(self.chunks))
 
-    def walk(self) -> Iterator[StoredMessage]:
-        """The messages in order, whatever comes and goes meanwhile: what comes before the place
-        that is reached is not among them."""
+    def walk(self) -> Iterator[Entry]:
+        """All of them in order, whatever comes and goes meanwhile: what comes before the place that
+        is reached is not among them."""
         place: Entry = ()
         while some := list(islice(self.onwards(place), _CHUNK)):
-            yield from map(_message, some)
+            yield from some
             place = (*some[-1][:-2], some[-1][-2] + 1)
 
     # where the places are those of a line that is not sorted: -priority and seq

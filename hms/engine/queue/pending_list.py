@@ -467,9 +467,9 @@ class PendingList:
         if self._scan is not None:
             return self._scan.grow(count) == count
         if self._index is None:
-            arrived = self._arrived
             self._index, self._left = {}, set()
-            self._unindexed = chain(*self._begun()) if arrived is None else arrived.walk()
+            back, run = self._begun() if self._arrived is None else (self._arrived.walk(), ())
+            self._unindexed = chain((entry[-1] for entry in back), run)
         if self._unindexed is None:
             return False
         some, left = list(islice(self._unindexed, count)), self._left
@@ -494,7 +494,7 @@ class PendingList:
             self._index = self._unindexed = None
         return scan
 
-    def _begun(self) -> tuple[Iterator[StoredMessage], Iterator[StoredMessage]]:
+    def _begun(self) -> tuple[Iterator[Entry], Iterator[StoredMessage]]:
         """As ReadyQueue.begun(), with what groups hold back."""
         back, run = self._ready.begun()
         for grouped in self._grouped():

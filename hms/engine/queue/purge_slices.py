@@ -22,7 +22,7 @@ __all__ = ["PURGED_AT_ONCE", "begin_ending", "end_later", "lift_ending", "purge_
 PURGED_AT_ONCE = 10_000
 """Messages: 10 ms."""
 GROUPED_AT_ONCE = 1_000
-"""The same of those that groups and global orders have."""
+"""The same of those that groups and global orders have, or keys order."""
 _ANY = 1 << 60
 
 
@@ -34,10 +34,11 @@ def purge_some(
     line = place.line
     if place.has_groups():
         return _purge_grouped(state, place, cause, fx, now_ms)
-    if line.waiting_count <= PURGED_AT_ONCE:
+    at_once = PURGED_AT_ONCE if line.sort is None else GROUPED_AT_ONCE
+    if line.waiting_count <= at_once:
         return 0
     expired: list[StoredMessage] = []
-    messages = line.take(PURGED_AT_ONCE, _ANY, now_ms, expired, PURGED_AT_ONCE)
+    messages = line.take(at_once, _ANY, now_ms, expired, at_once)
     line.settle_all(messages)
     discard(state, place, messages, cause, fx)
     discard(state, place, expired, Cause.EXPIRED, fx)

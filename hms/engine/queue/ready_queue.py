@@ -253,9 +253,9 @@ class ReadyQueue:
         level, later = self._levels[priority], self._later.get(priority)
         return level if later is None else chain(level, later)
 
-    def begun(self) -> tuple[Iterator[StoredMessage], Iterator[StoredMessage]]:
-        """Those that stand in no order, and the others in order; what stands here now is among
-        them, and others may come or go until both end."""
+    def begun(self) -> tuple[Iterator[Entry], Iterator[StoredMessage]]:
+        """The places of those that stand in no order, and the others in order; what stands here now
+        is among them, and others may come or go until both end."""
         gone = frozenset(self._gone)
         runs: list[Iterable[StoredMessage]] = []
         for priority in range(len(self._levels) - 1, -1, -1):
