@@ -180,7 +180,7 @@ class Progress:
     def _discard_some(self, state: State, place: Queue | Subscription, fx: Effects) -> int:
         if not self._buries or not isinstance(place, Queue):
             return purge_some(state, place, self._cause, fx, state.now_ms)
-        if place.line.waiting_count <= BURIED_AT_ONCE:
+        if place.line.stays_count <= BURIED_AT_ONCE:
             return 0
         count = bury_deleted(state, place, fx, BURIED_AT_ONCE)
         return count or purge_some(state, place, self._cause, fx, state.now_ms)

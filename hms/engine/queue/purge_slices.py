@@ -23,6 +23,7 @@ PURGED_AT_ONCE = 10_000
 """Messages: 10 ms."""
 GROUPED_AT_ONCE = 1_000
 """The same of those that groups and global orders have, or keys order."""
+DELAYED_AT_ONCE = 5000
 _ANY = 1 << 60
 
 
@@ -36,7 +37,7 @@ def purge_some(
         return _purge_grouped(state, place, cause, fx, now_ms)
     at_once = PURGED_AT_ONCE if line.sort is None else GROUPED_AT_ONCE
     if line.waiting_count <= at_once:
-        return 0
+        return _purge_delayed(state, place, cause, fx)
     expired: list[StoredMessage] = []
     messages = line.take(at_once, _ANY, now_ms, expired, at_once)
     line.settle_all(messages)
@@ -51,21 +52,36 @@ def _purge_grouped(
     """Those first that may not be taken now, so that nothing else may be taken for it. No list is
     discarded by halves: they go at once."""
     line, groups = place.line, place.line.groups
-    if groups is None or groups.gathering is not None or line.waiting_count <= GROUPED_AT_ONCE:
+    if groups is None or groups.gathering is not None:
         return 0
+    at_once = GROUPED_AT_ONCE if line.sort is None else GROUPED_AT_ONCE // 4
+    if line.waiting_count <= at_once:
+        return _purge_delayed(state, place, cause, fx)
     expired: list[StoredMessage] = []
-    held = list(islice(groups.held(), GROUPED_AT_ONCE))
+    held = list(islice(groups.held(), at_once))
     for message in held:
         line.remove(message)
     messages = [m for m in held if not 0 < m.expires_at_ms <= now_ms]
     if len(messages) < len(held):
         expired = [m for m in held if 0 < m.expires_at_ms <= now_ms]
     if not held:
-        messages = line.take(GROUPED_AT_ONCE, _ANY, now_ms, expired, GROUPED_AT_ONCE)
+        messages = line.take(at_once, _ANY, now_ms, expired, at_once)
         line.settle_all(messages)
     discard(state, place, messages, cause, fx)
     discard(state, place, expired, Cause.EXPIRED, fx)
     return len(messages) + len(expired)
+
+
+def _purge_delayed(state: State, place: Queue | Subscription, cause: Cause, fx: Effects) -> int:
+    """Of those that wait for their time, where there are many."""
+    line = place.line
+    if line.delayed_count <= DELAYED_AT_ONCE:
+        return 0
+    some = list(islice(line.delayed, DELAYED_AT_ONCE))
+    for message in some:
+        line.remove(message)
+    discard(state, place, some, cause, fx)
+    return len(some)
 
 
 def end_later(state: State, place: Queue | Subscription, cause: Cause, fx: Effects) -> int:
