@@ -31,7 +31,7 @@ prepare() {
 
 # What the environment depends on: the project file, what it compiles, and the folder, which pip
 # writes down.
-fingerprint() { { cat "$ROOT/pyproject.toml" "$ROOT"/hms/wire/_native*.c "$LOCKED"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
+fingerprint() { { cat "$ROOT/pyproject.toml" "$ROOT"/hms/wire/_native*.c "$ROOT"/hms/server/_accept.c "$LOCKED"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
 
 is_prepared() {
     [[ -x "$VENV/bin/hms" && -r "$STAMP" ]] || return 1

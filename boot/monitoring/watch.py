@@ -15,6 +15,7 @@ from hms.engine.admin.destination_figures import oldest_ms
 from hms.engine.engine import Engine
 from hms.engine.queue.destinations import SCHEDULED, Queue, Retained, Subscription
 from hms.engine.session.session_objects import Consumer
+from hms.server import accept_guard
 from hms.server.alerts import Alerts
 from hms.server.broker import Broker
 from hms.server.histograms import SECONDS
@@ -64,6 +65,7 @@ class Watch:
         """By destination, of each consumer the first message that it has in flight."""
         self._minute: deque[tuple[int, ...]] = deque(maxlen=MINUTE_S)
         self._syncs: deque[list[int]] = deque(maxlen=MINUTE_S)
+        self._turned_away = 0
 
     def look(self) -> None:
         """One look."""
@@ -80,9 +82,13 @@ class Watch:
         free, total = self._free_bytes()
         percent = 100 * free / total if total else 100.0
         put("store_low", percent < limits.store_low_percent, f"{percent:.1f} % of the disk is left")
-        share = 100 * open_share()
-        is_high = share > limits.descriptors_high_percent
-        put("descriptors_high", is_high, f"{share:.0f} % of the descriptors are open")
+        share, before = 100 * open_share(), self._turned_away
+        self._turned_away = accept_guard.turned_away()
+        is_high = share > limits.descriptors_high_percent or self._turned_away > before
+        detail = f"{share:.0f} % of the descriptors are open"
+        if self._turned_away:
+            detail += f"; {self._turned_away} connections since the boot were closed for that"
+        put("descriptors_high", is_high, detail)
         p99_ms = self._sync_p99_ms()
         put("slow_sync", p99_ms > limits.slow_sync_ms, f"one of 100 syncs takes {p99_ms:g} ms")
 

@@ -25,6 +25,7 @@ import zmq
 
 from hms.errors.catalogue import ProtocolError, TooManyRequests
 from hms.errors.tree import HmsError
+from hms.server import accept_guard
 from hms.server.accepted_sockets import Arrivals, Callers
 from hms.server.byte_ledger import FRAME_BYTES, Ledger
 from hms.server.listening_sockets import (
@@ -154,6 +155,7 @@ class Gateway:
     def bind(self) -> list[str]:
         """Listen at all addresses and tell the real ones; InvalidArgument when one is not free."""
         check_zeromq()
+        accept_guard.install()
         self._context = zmq.Context()
         self._poller.register(self._arrivals.at, zmq.POLLIN)  # first, so that it is told first
         for poller in (self._poller, self._deaf_poller):

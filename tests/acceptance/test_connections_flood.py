@@ -12,6 +12,7 @@ import pytest
 import hms
 from hms.testing import node
 from tests.support import zmtp
+from tests.support.waiting import wait_until
 
 FLOODS = int(os.environ.get("HMS_FLOODS", "6"))
 STRANGERS = 200
@@ -23,9 +24,13 @@ ROUNDS = 10
 @pytest.fixture
 def running():
     """A node that may have so few descriptors that those in the listening queue take the last."""
-    config = {"hms": {"queue": {"crowd": {}}}, "node": {"node1": {"max_connections": 100}}}
-    with node(config=config, command_prefix=["prlimit", "--nofile=160:160"]) as started:
+    with few_descriptors() as started:
         yield started
+
+
+def few_descriptors(**own):
+    config = {"hms": {"queue": {"crowd": {}}}, "node": {"node1": {"max_connections": 100, **own}}}
+    return node(config=config, command_prefix=["prlimit", "--nofile=160:160"])
 
 
 def _flood(running, said, stack):
@@ -58,3 +63,35 @@ def test_a_flood_of_connections_neither_stops_a_node_nor_shuts_out_its_clients(r
     with hms.connect(running.address) as conn:
         conn.session().producer("crowd").send(b"there is room again")
     assert running.is_running
+
+
+@pytest.mark.parametrize("said", [b"", zmtp.HANDSHAKE], ids=["silent", "greeting"])
+def test_a_crowd_at_a_local_socket_ends_no_node_and_the_others_are_served(tmp_path, said):
+    """Libzmq ended the process at the first one for which there was no descriptor. Some come while
+    the node stands still, and stay; the others find no room and are closed at once."""
+    with few_descriptors(listen=[f"ipc://{tmp_path}/s"]) as started:
+        with hms.connect(started.address, request_timeout_s=30) as conn, conn.session() as session:
+            out, inn = session.producer("crowd"), session.consumer("crowd")
+            for _ in range(FLOODS):
+                with contextlib.ExitStack() as stack:
+                    started.pause()
+                    _connect_many(stack, f"{tmp_path}/s", said, timeout_s=0)
+                    started.resume()
+                    _connect_many(stack, f"{tmp_path}/s", said, timeout_s=30)
+                    for _ in range(ROUNDS):
+                        out.send(BODY)
+                        assert inn.receive(timeout_s=60).body == BODY
+                    with hms.connect(started.address, connect_timeout_s=60) as late:
+                        late.session().producer("crowd").send(b"between them")
+                    assert inn.receive(timeout_s=60).body == b"between them"
+        assert started.is_running
+        wait_until(lambda: "since the boot were closed for that" in started.log)
+
+
+def _connect_many(stack, path, said, timeout_s):
+    for _ in range(STRANGERS):
+        one = stack.enter_context(socket.socket(socket.AF_UNIX))
+        one.settimeout(timeout_s)
+        with contextlib.suppress(OSError):
+            one.connect(path)
+            one.send(said)
