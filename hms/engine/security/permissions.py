@@ -16,11 +16,12 @@ from hms.engine.topic.topic_strings import SEPARATOR
 from hms.errors.catalogue import TopicStringError
 from hms.wire.commands import Action
 
-__all__ = ["Permission", "Unacceptable", "nearest", "read_permission"]
+__all__ = ["Permission", "Unacceptable", "hold_together", "nearest", "read_permission"]
 
 OWN_PREFIX = "HMS."
 """What the node's own resources are called; only a pattern that begins so names them."""
 PATTERN_CHARACTERS_MAX = 255
+STEPS_MAX = 20_000
 _ACTIONS = tuple(action.value for action in KINDS_OF)
 _EXACT = ("node", "transaction")
 _ANY = {"*": MANY, "?": ONE}
@@ -40,10 +41,6 @@ class Permission(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.action} {self.kind}:{self.pattern}"
-
-    def holds(self, other: "Permission") -> bool:
-        """Of one kind: whether all that the other one is about is among what this one is about."""
-        return _are_of_a_kind(self, other) and _holds(_parts(self), _parts(other))
 
     def meets(self, other: "Permission") -> bool:
         """Of one kind: whether both can be about the same name."""
@@ -76,6 +73,13 @@ def read_permission(text: str) -> Permission:
         hint = nearest(kind, known) or f"; it is about {' or '.join(kinds)}"
         raise Unacceptable(f"{text!r}: {action} is not about the kind {kind!r}{hint}")
     return Permission(action, kind, pattern, _matcher(text, kind, pattern))
+
+
+def hold_together(granted: Iterable[Permission], wanted: Permission) -> bool:
+    """Whether each name that one permission is about is one of the others', all of one action.
+    False also where that takes more than STEPS_MAX to find out."""
+    parts, those = _parts(wanted), [_parts(one) for one in granted if one.meets(wanted)]
+    return any(_holds(one, parts) for one in those) or _hold_together(those, parts)
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -175,3 +179,44 @@ def _holds(granted: Sequence[str], wanted: Sequence[str]) -> bool:
                 is_one = granted[j] == ONE and level != MANY
                 row[j] = below[j + 1] and (is_one or granted[j] == level)
     return row[0]
+
+
+def _hold_together(granted: Sequence[Sequence[str]], wanted: Sequence[str]) -> bool:
+    """Whether each word that `wanted` matches is matched by one of `granted`; a word has a level,
+    or a letter, at least. Both are read side by side: what a level can leave of `wanted` is one
+    place each, of `granted` all places together."""
+    levels = {level for levels in (*granted, wanted) for level in levels} - {MANY, ONE}
+    first = frozenset((n, at) for n, levels in enumerate(granted) for at in _places(levels, 0))
+    last = {(n, len(levels)) for n, levels in enumerate(granted)}
+    left = [(at, first) for at in _places(wanted, 0)]
+    seen = set(left)
+    for _ in range(STEPS_MAX // (len(levels) + 1)):
+        if not left:
+            return True
+        at, those = left.pop()
+        for level in (*levels, None):  # None: any other
+            after = frozenset((n, p) for n, q in those for p in _after(granted[n], q, level))
+            for place in _after(wanted, at, level):
+                if place == len(wanted) and not after & last:
+                    return False
+                if (place, after) not in seen:
+                    seen.add((place, after))
+                    left.append((place, after))
+    return False
+
+
+def _after(levels: Sequence[str], at: int, level: str | None) -> Iterable[int]:
+    """Where one is when a level was read at this place."""
+    if at == len(levels):
+        return ()
+    if levels[at] == MANY:
+        return _places(levels, at)
+    return _places(levels, at + 1) if levels[at] in (ONE, level) else ()
+
+
+def _places(levels: Sequence[str], at: int) -> range:
+    """This place, and those behind each # that follows: it may stand for nothing."""
+    end = at
+    while end < len(levels) and levels[end] == MANY:
+        end += 1
+    return range(at, end + 1)

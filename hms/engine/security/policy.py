@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from hms.engine.security.permissions import Permission
+from hms.engine.security.permissions import Permission, hold_together
 from hms.engine.security.roles import BUILT_IN, Role, included
 from hms.engine.topic.patterns import Pattern
 from hms.wire.commands import Action
@@ -60,8 +60,8 @@ class Rights:
         return any(one.covers_all(wanted) for one, _ in self._granted.get((action, "topic"), ()))
 
     def holds(self, wanted: Permission) -> bool:
-        """Whether one permission grants all that this one would."""
-        return any(one.holds(wanted) for one, _ in self._granted.get(_about(wanted), ()))
+        """Whether all that this one would grant is granted, by several together too."""
+        return hold_together((one for one, _ in self._granted.get(_about(wanted), ())), wanted)
 
     def meets(self, wanted: Permission) -> bool:
         """Whether a part of what this one would grant is granted."""

@@ -1,6 +1,8 @@
 """hms security reload, diff and export, and hms permission matrix: the file beside the node."""
 
 import json
+import random
+from itertools import product
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ import hms
 from hms.boot.cli import main
 from hms.boot.security_file import change_security, load_security, save_security
 from hms.engine.security import read_permission
+from hms.engine.security.permissions import hold_together
 from hms.server.logins import document_changes as changes
 from hms.server.logins.security_document import AuthenticatorEntry, UserEntry
 from tests.acceptance.security.test_revocation import without
@@ -196,6 +199,8 @@ def test_a_matrix_says_who_may_do_what_to_all_and_to_some_of_it(node):
             ("desk", "publish topic:news/eu"),
             ("clerk", "produce queue:orders.eu"),
             ("clerk", "subscribe topic:news/+/oil"),
+            ("clerk", "consume queue:?"),
+            ("clerk", "consume queue:??*"),
         ):
             if name not in held.role:
                 held = changes.create_role(held, name)
@@ -221,6 +226,9 @@ def test_a_matrix_says_who_may_do_what_to_all_and_to_some_of_it(node):
     assert every["publish", "topic:news/eu"] == (["ann", "root"], [])
     assert every["secure", "user:*"] == (["root"], [])
     assert every["produce", "queue:HMS.*"] == (["root"], [])
+    assert every["consume", "queue:?"] == (["ann", "bob", "root", "corp:clerk"], [])
+    (row,) = rows("--action", "consume", "--resource", "queue:*").values()
+    assert row == (["ann", "bob", "root", "corp:clerk"], ["u", "v"][:1])  # each by two together
     asked = rows("--resource", "topic:news/eu/oil", "--resource", "queue:orders.us")
     assert asked["subscribe", "topic:news/eu/oil"] == (["ann", "bob", "root", "corp:clerk"], [])
     assert asked["publish", "topic:news/eu/oil"] == (["ann", "root"], [])
@@ -248,12 +256,59 @@ def test_a_matrix_has_no_cell_that_the_node_would_not_grant(node):
     for one in read:
         for other in read:
             both = [word for word in words if one.covers(word) and other.covers(word)]
-            if one.holds(other):
+            if hold_together([one], other):
                 assert all(one.covers(word) for word in words if other.covers(word)), (one, other)
             assert not both or one.meets(other), (one, other)
-    holds = {(a.pattern, b.pattern) for a in read for b in read if a.holds(b)}
+    holds = {(a.pattern, b.pattern) for a in read for b in read if hold_together([a], b)}
     assert holds >= {("*", "a*b"), ("?*", "*?"), ("*?", "??*"), ("a*", "a?"), ("HMS.*", "HMS.a")}
     assert not holds & {("a?", "a*"), ("*", "HMS.a"), ("?", "*"), ("H*", "HMS.a"), ("??*", "?*")}
+    assert ("?*", "*") in holds  # no name is empty
+
+
+def words_of(letters, between=""):
+    """Every name of at most five letters, or levels."""
+    return [between.join(one) for n in range(1, 6) for one in product(letters, repeat=n)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_several_permissions_together_cover_what_their_names_say(seed):
+    """Held against every short name, letters and levels that no pattern has among them."""
+    chance = random.Random(seed)
+    for kind, between, anything in (("queue", "", "*?"), ("topic", "/", "#+")):
+        words = words_of("abx", between)
+        for _ in range(150):
+            wanted, *granted = (
+                read_permission(f"view {kind}:" + between.join(pattern))
+                for pattern in patterns(chance, "ab", anything, chance.randint(2, 5))
+            )
+            said = hold_together(granted, wanted)
+            names = [word for word in words if wanted.covers(word)]
+            assert said == all(any(one.covers(word) for one in granted) for word in names), (
+                str(wanted),
+                *map(str, granted),
+            )
+
+
+def test_names_are_never_empty_and_lengths_add_up():
+    """What one permission leaves out another one may have."""
+
+    def together(wanted, *granted):
+        return hold_together(map(read_permission, granted), read_permission(wanted))
+
+    one, more = "produce queue:?", "produce queue:??*"
+    assert together("produce queue:*", one, more)
+    assert together("produce queue:a*", "produce queue:a", "produce queue:a?*")
+    assert not together("produce queue:*", one, "produce queue:???*")
+    assert not together("produce queue:*", more)
+    assert together("publish topic:#", "publish topic:+")
+    assert not together("produce queue:HMS.*", one, more)
+
+
+def patterns(chance, letters, anything, count):
+    """Some that are valid; a # stands last in a topic."""
+    for _ in range(count):
+        some = [chance.choice(letters + anything) for _ in range(chance.randint(1, 3))]
+        yield ["+" if one == "#" and n < len(some) - 1 else one for n, one in enumerate(some)]
 
 
 def test_a_policy_is_shown_and_reloaded_by_who_may_change_it(node):
