@@ -48,6 +48,7 @@ def user() -> None:
 @click.option("--key", "keys", help="The public key of its client.", multiple=True, metavar="KEY")
 @click.option("--password", "is_asked", is_flag=True, help="Read a password.")
 @_FILE
+@click.option("--two-factors", is_flag=True, help="Key or process, and password or token too.")
 @DRY_RUN
 def add(
     target: Target,
@@ -57,6 +58,7 @@ def add(
     keys: tuple[str, ...],
     is_asked: bool,
     file: Path | None,
+    two_factors: bool,
     dry_run: bool,
 ) -> None:
     """A new user. Without --password it logs in by key or process only."""
@@ -67,6 +69,7 @@ def add(
         roles=roles,
         os_users=os_users,
         keys=keys,
+        two_factors=two_factors,
     )
     apply(target, lambda d: changes.add_user(d, name, entry), f"{name}: added", is_dry=dry_run)
 
@@ -91,6 +94,12 @@ def password(target: Target, name: str, file: Path | None, dry_run: bool) -> Non
 @click.option("--no-role", "lost", help="A role that it loses.", **_MANY)
 @click.option("--os-user", "os_users", help="Whose processes need no password.", **_MANY)
 @click.option("--no-os-user", "left", help="Whose processes need one again.", **_MANY)
+@click.option(
+    "--two-factors/--no-two-factors",
+    "two_factors",
+    default=None,
+    help="Key or process, and password or token too; or one of them.",
+)
 @DRY_RUN
 def alter(
     target: Target,
@@ -99,9 +108,10 @@ def alter(
     lost: tuple[str, ...],
     os_users: tuple[str, ...],
     left: tuple[str, ...],
+    two_factors: bool | None,
     dry_run: bool,
 ) -> None:
-    """Change the roles of a user, or whose processes are it."""
+    """Change the roles of a user, whose processes are it, or how many proofs it takes."""
 
     def change(document: SecurityDocument) -> SecurityDocument:
         known = changes.user_of(document, name)
@@ -110,6 +120,7 @@ def alter(
             name,
             roles=_changed(known.roles, roles, lost),
             os_users=_changed(known.os_users, os_users, left),
+            two_factors=known.two_factors if two_factors is None else two_factors,
         )
 
     apply(target, change, f"{name}: altered", is_dry=dry_run)
@@ -255,6 +266,7 @@ def show(target: Target, name: str) -> None:
     more = {
         "keys": list(entry.keys),
         "tokens": tokens,
+        "two_factors": entry.two_factors,
         "not_after": ends.isoformat() if ends else None,
         "addresses": list(entry.addresses),
         "generation": entry.generation,

@@ -113,6 +113,8 @@ class Identities:
             refused = "the user's or the token's time is over"
         elif not _is_from(caller, user.addresses):
             refused = "the user is not let in from this address"
+        elif user.two_factors and not self._has_both(name, mechanism, caller):
+            refused = "it takes a key or process of the user, and a password or token too"
         roles = self._active(narrowed or user.roles, user.roles, caller)
         rights = self.policy.rights_of(roles)
         if not refused and not rights.allows(Action.CONNECT, "listener", caller.listener):
@@ -123,6 +125,9 @@ class Identities:
             Login(name, mechanism, roles, rights, caller, ends_ms, narrowed, user.generation),
             "",
         )
+
+    def _has_both(self, name: str, mechanism: str, caller: Caller) -> bool:
+        return mechanism in ("PASSWORD", "TOKEN") and self.of_transport(caller)[1] == name
 
     def outside_login(
         self,

@@ -84,6 +84,8 @@ class UserEntry(_Entry, frozen=True):
     not_after: datetime | None = None
     addresses: tuple[str, ...] = ()
     limits: dict[str, int | str] = {}
+    two_factors: bool = False
+    """Its key or process, and its password or token too."""
     generation: int = 1
 
 
@@ -180,7 +182,6 @@ _BOUNDS = {
     "failures_per_node": (1, 1_000_000),
 }
 _LATER = {
-    "two_factors": "two proofs of one login are not available in this version",
     "certificates": "doors with certificates are not available in this version",
     "scram": "SCRAM is not available in this version",
 }
@@ -364,8 +365,17 @@ def _check_users(document: SecurityDocument) -> Iterator[Fault]:
                 ipaddress.ip_network(address)
             except ValueError as fault:
                 yield (*path, "addresses"), f"addresses: {fault}"
+        if user.two_factors and not _has_both(document, name):
+            said = "it needs keys, os_users or os_groups, and a password or a token"
+            yield (*path, "two_factors"), f"two_factors: {said}"
         if user.generation < 1:
             yield (*path, "generation"), "generation counts from 1"
+
+
+def _has_both(document: SecurityDocument, name: str) -> bool:
+    user = document.user[name]
+    has_token = any(one.user == name for one in document.token.values())
+    return bool(user.keys or user.os_users or user.os_groups) and bool(user.password or has_token)
 
 
 def _check_keys(document: SecurityDocument) -> Iterator[Fault]:

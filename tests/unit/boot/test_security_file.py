@@ -110,7 +110,7 @@ DAMAGED = [
     ('["10.20.0.0/16"]', '["10.20.0.1/16"]', 13, "has host bits set"),
     ("generation = 3", "generation = 0", 14, "counts from 1"),
     ("generation = 3", "limits = { conections = 20 }", 14, "did you mean"),
-    ("generation = 3", "two_factors = true", 14, "not available in this version"),
+    ("generation = 3", "two_factors = 2", 14, "expected `bool`"),
     ('"produce queue', '"prodce queue', 17, "did you mean 'produce'?"),
     ('"produce queue:orders.*"', '"produce topic:x"', 17, "it is about queue"),
     ("[role.billing]", "[role.admin]", 16, "is built in"),
@@ -119,6 +119,13 @@ DAMAGED = [
     ("0" * 64, "0" * 63, 24, "64 characters"),
     ('user = "billing"\n', "", 22, "needs user"),
     ("[key.office]", "[authenticator.corp]\n[key.office]", 19, "needs kind"),
+    (
+        f'keys = ["{KEY}"]\nos_users = ["billing"]',
+        "two_factors = true",
+        9,
+        "and a password or a token",
+    ),
+    ("generation = 3", 'scram = "x"', 14, "not available in this version"),
 ]
 
 

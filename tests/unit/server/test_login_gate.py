@@ -354,3 +354,40 @@ def test_the_password_of_the_domain_is_checked_where_it_is_given(held, stored, g
     ((envelope, _),) = node.auth("p", "billing", domain=given.encode())
 
     assert (envelope.kind is Kind.WELCOME) is is_let_in
+
+
+def test_a_user_of_two_factors_needs_both_and_of_one_user(held):
+    """Whoever has stolen the password has no key, and the other way round."""
+    users = {
+        "billing": REPLACE(held.user["billing"], keys=("K" * 40,), two_factors=True),
+        "other": REPLACE(held.user["other"], keys=("L" * 40,)),
+    }
+    node = GatedNode(REPLACE(held, user=users))
+    ways = {"own": "K" * 40, "of other": "L" * 40, "network": "N" * 40}
+    node.callers = {peer: Caller("t", "10.0.0.1", key=key) for peer, key in ways.items()}
+
+    assert isinstance(refusal(node.hello("own", 1, mechanisms=())), hms.LoginRequired)
+    assert node.login("own", "billing", 2).user == "billing"
+    for number, peer in enumerate(("of other", "network", "local"), 3):
+        node.hello(peer, number)
+        assert isinstance(refusal(node.auth(peer, "billing")), hms.LoginRefused)
+    node.hello("domain", 9, mechanisms=("DOMAIN",))
+    node.callers["domain"] = Caller("t", "10.0.0.1", key="K" * 40)
+    assert isinstance(refusal(node.auth("domain", "billing", mechanism="DOMAIN")), hms.LoginRefused)
+
+
+def test_two_factors_hold_for_what_is_open_and_for_what_comes_back(held):
+    """A connection that was let in by a key alone is closed; the token of both is good with the
+    key that it was given for."""
+    user = REPLACE(held.user["billing"], keys=("K" * 40,))
+    node = GatedNode(REPLACE(held, user={**held.user, "billing": user}))
+    node.callers = {one: Caller("t", "10.0.0.1", key="K" * 40) for one in ("alone", "both", "back")}
+    node.hello("alone", 1, mechanisms=())
+    token = node.login("both", "billing", 2).resume
+    strict = REPLACE(user, two_factors=True, generation=user.generation)
+
+    node.change(REPLACE(node.document, user={**held.user, "billing": strict}))
+
+    assert {*node.registry.numbers} == {"both"}
+    ((envelope, _),) = node.hello("back", 2, resume=token)
+    assert envelope.kind is Kind.WELCOME
