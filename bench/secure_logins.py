@@ -313,13 +313,13 @@ class _Attempts:
             self.begin(self._sources.pop(one))
 
 
-def _attack(address: str, server_key: str, logins: int) -> None:
+def _attack(address: str, server_key: str, logins: int, addresses: int) -> None:
     """Wrong logins until there were so many, or the end is asked for; then their count is said."""
     os.nice(19)  # an attacker has machines of its own
     attempts, is_over, is_told = _Attempts(address, server_key), list[bool](), False
     signal.signal(signal.SIGTERM, lambda _n, _f: is_over.append(True))
-    for number in range(min(logins, ADDRESSES * IN_TURN)):
-        attempts.begin(number % ADDRESSES)
+    for number in range(min(logins, addresses * IN_TURN)):
+        attempts.begin(number % addresses)
     while not is_over and attempts.refused < logins:
         attempts.go_on()
         if attempts.refused and not is_told:
@@ -337,8 +337,9 @@ def main() -> None:
     parser.add_argument("address")
     parser.add_argument("server_key")
     parser.add_argument("logins", type=int)
+    parser.add_argument("--addresses", type=int, default=ADDRESSES)
     given = parser.parse_args()
-    _attack(given.address, given.server_key, given.logins)
+    _attack(given.address, given.server_key, given.logins, given.addresses)
 
 
 if __name__ == "__main__":

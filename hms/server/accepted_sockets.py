@@ -46,6 +46,8 @@ nobody here reads ahead, so it counts."""
 _ARRIVAL = select.EPOLLIN | select.EPOLLONESHOT
 BYTES_BEFORE_LOGIN = 16 << 10
 """A HELLO is shorter: five names of 255 characters at most."""
+STRAYS_MAX = 256
+"""More than a client has on its way when it is given up."""
 BYTES_OF_HANDSHAKE = 4096
 BYTES_OF_PING = 24
 """A ping and an answer to one, with room to spare."""
@@ -66,6 +68,8 @@ class Caller:
     """It was cut to make room, and the monitor has not told yet that it is closed."""
     peer: int = 0
     """The key of the last peer that it had."""
+    strays: int = 0
+    """Frames that were refused since it had a peer last."""
     probes: int = 0
     """How often it was asked whether it is gone, since the system closed it."""
     taken_bytes: int = 0
@@ -318,13 +322,18 @@ class Callers:
         while self._take_some():
             pass
         caller = self._callers.get(descriptor) or Caller(-1, -1)
-        caller.has_peer, caller.idle_at = True, None
+        caller.has_peer, caller.idle_at, caller.strays = True, None, 0
         return caller
 
-    def cut_large(self, descriptor: int, size: int) -> None:
-        """A connection that never had a peer has sent so many bytes: cut it, if that is much."""
+    def strayed(self, descriptor: int, size: int) -> None:
+        """A connection without a peer has sent a frame of so many bytes that was refused: cut it,
+        if it never had a peer and that is much, or if it goes on for long."""
         caller = self._callers.get(descriptor)
-        if size > BYTES_BEFORE_LOGIN and caller is not None and caller.greeted_at is None:
+        if caller is None:
+            return
+        caller.strays += 1
+        is_large = size > BYTES_BEFORE_LOGIN and caller.greeted_at is None
+        if is_large or caller.strays == STRAYS_MAX:
             caller.cut()
 
     def cut_all(self) -> None:

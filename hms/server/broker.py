@@ -196,6 +196,8 @@ class Broker:
         """What the commands under this hold of the lock have touched so far."""
         self._waits: dict[Hashable, float] = {}
         """Since when lanes have been waiting, in seconds of the monotonic clock."""
+        self._slowed: dict[Hashable, float] = {}
+        """Until when peers wait that were refused too often, as above."""
         self._verdicts: dict[Hashable, str | None] = {}
         """Why the sends of the batch that comes next on a lane are refused. Asked once: what became
         short since must_wait() said that it may go is a reason to wait, not to refuse it."""
@@ -278,6 +280,7 @@ class Broker:
         if lost:
             self._waits.pop(peer, None)
             self._verdicts.pop(peer, None)
+            self._slowed.pop(peer, None)
             if not self._lose(peer):
                 items[:] = lost
                 return
@@ -289,7 +292,9 @@ class Broker:
         the acknowledgements of all others would be stuck behind them (P10)."""
         if len(items) == 1 and type(items[0]) is tuple and items[0][0].kind is Kind.SETTLE:
             return False  # as below, without a question to the store
-        if self.draining.is_on and self.draining.holds(peer, items):
+        if (self._slowed and self._is_slowed(peer, items)) or (
+            self.draining.is_on and self.draining.holds(peer, items)
+        ):
             return True
         store = self._store
         is_behind = store.appended_bytes - store.safe_bytes > BACKLOG_BYTES_MAX
@@ -308,6 +313,16 @@ class Broker:
         if now - since < (BACKLOG_WAIT_S if is_behind else SPACE_WAIT_S):
             return True
         self._waits.pop(peer, None)
+        return False
+
+    def _is_slowed(self, peer: Hashable, items: Sequence[Any]) -> bool:
+        """Whether a peer that was refused too often waits yet; one that is lost does not."""
+        until = self._slowed.get(peer, 0.0)
+        if not until:
+            return False
+        if time.monotonic() < until and not any(isinstance(item, Lost) for item in items):
+            return True
+        self._slowed.pop(peer, None)
         return False
 
     def _await_log(self) -> None:
@@ -418,7 +433,9 @@ class Broker:
         back to the frame and to the payload, 16 MiB until the garbage collector runs."""
         envelope = command[0]
         if isinstance(error, NotAuthorized):
-            self._entrance.denied(self.registry.numbers.get(peer), error, now_ms, fx)
+            wait_ms = self._entrance.denied(self.registry.numbers.get(peer), error, now_ms, fx)
+            if wait_ms:
+                self._slowed[peer] = time.monotonic() + wait_ms / 1000
         if refusals.isEnabledFor(logging.DEBUG):
             self._told.say("%s", error, extra=self._named(peer, envelope, error))
         refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
@@ -618,6 +635,8 @@ class Broker:
 
         self._change(change, by="TICK")
         self.releases.tick()
+        if self._slowed:
+            self.around.on_progress()
         if self._housekeeping.is_due:  # what was consumed last may have freed a full disk
             self.around.storage.submit(self._clean)
 

@@ -53,8 +53,8 @@ class Entrance(Protocol):
     def audit_number(self, order: Order) -> int:
         """The number that the record of a command will have in the audit; 0: it leaves none."""
 
-    def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> None:
-        """A command was not permitted."""
+    def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> int:
+        """A command was not permitted; how many milliseconds its connection waits for it."""
 
     def shown(self, connection: int, asked: Order, value: Any) -> Any:
         """Of an operator's answer, what that connection may see."""
@@ -124,8 +124,9 @@ class OpenEntrance:
         """As above."""
         return 0
 
-    def denied(self, _number: int | None, _error: HmsError, _now: int, _fx: Effects) -> None:
+    def denied(self, _number: int | None, _error: HmsError, _now: int, _fx: Effects) -> int:
         """It does not happen."""
+        return 0
 
     def shown(self, _connection: int, _asked: Order, value: Any) -> Any:
         """All of it."""

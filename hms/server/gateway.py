@@ -420,7 +420,7 @@ class Gateway:
         if peer is not None:
             self._peers.lose(peer, str(fault))
         else:
-            listener.callers.cut_large(listener.descriptor(), size)
+            listener.callers.strayed(listener.descriptor(), size)
 
     def _pass_on(self, peer: Peer, *, is_alone: bool = False) -> None:
         if batch := peer.received:

@@ -32,6 +32,7 @@ from hms.server.logins.auditing import Auditing
 from hms.server.logins.authenticators import Identity, LoginAttempt
 from hms.server.logins.authorization import Authorization, producer_needs
 from hms.server.logins.callers import Caller, network_text, source_of
+from hms.server.logins.denial_pace import DenialPace
 from hms.server.logins.identities import NODE_USER, Identities, Login
 from hms.server.logins.login_limits import LoginLimits
 from hms.server.logins.login_workers import LoginWorkers
@@ -55,6 +56,8 @@ log = logging.getLogger("hms.security")
 
 MECHANISMS = ("PASSWORD", "TOKEN", "DOMAIN")
 RETRY_AFTER_S = 1
+DENIALS_WAIT_S = 3
+"""Of a user whose connections are refused without end."""
 NONCE_BYTES = 32
 WARNING_MS = 60_000
 """So long before a login ends its client is told."""
@@ -130,6 +133,7 @@ class LoginGate:
         self._told_keys: dict[int, str] = {}
         """Which next key of its listener a connection was told."""
         self._warned: set[int] = set()
+        self._pace = DenialPace()
         self.refused = self.denials = 0
         self.locked: tuple[str, ...] = ()
         """Addresses that have failed too often: what opens a connection from there is dropped."""
@@ -430,21 +434,23 @@ class LoginGate:
         """Which record of the audit a command will leave, 0 for none."""
         return self._auditing.number_of(order)
 
-    def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> None:
-        """A command was not permitted."""
+    def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> int:
+        """A command was not permitted; how long the connection waits for it."""
         login = None if number is None else self._authorization.logins.get(number)
         self.denials += 1
-        if login is not None:
-            said, number_of = error.fields, error.number or 0
-            self._auditing.refused(
-                login.user,
-                login.caller.source,
-                str(said.get("action", "")),
-                str(said.get("resource", "")),
-                number_of,
-                now_ms,
-                fx,
-            )
+        if login is None:
+            return 0
+        said, number_of = error.fields, error.number or 0
+        self._auditing.refused(
+            login.user,
+            login.caller.source,
+            str(said.get("action", "")),
+            str(said.get("resource", "")),
+            number_of,
+            now_ms,
+            fx,
+        )
+        return self._pace.denied(login.user, now_ms)
 
     def stranger(self, peer: Hashable) -> None:
         """A peer that sends anything else before WELCOME is cut."""
@@ -615,6 +621,9 @@ class LoginGate:
     ) -> None:
         token, token_ms = self._token(login, hello.uid, now_ms) if hello.secret else (b"", 0)
         try:
+            if self._pace.is_exhausted(login.user, now_ms):
+                where = login.caller.listener
+                raise LoginBusy(address=where, retry_after_s=DENIALS_WAIT_S)
             self.counts.check_connection(self.identities, login.user, hello.uid)
             self._registry.hello(
                 peer, correlation, hello, now_ms, fx, login=login, resume=(token, token_ms)

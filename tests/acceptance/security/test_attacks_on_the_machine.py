@@ -11,6 +11,9 @@ import os
 import resource
 import socket
 import statistics
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +27,8 @@ from click.testing import CliRunner
 import hms
 from hms.boot.cli import main
 from hms.server.logins import document_changes as changes
+from hms.server.logins.denial_pace import DENIALS_AT_ONCE, DENIALS_PER_S
+from hms.server.logins.security_document import SecuritySettings, UserEntry
 from hms.wire import frames
 from hms.wire import structures as wire
 from hms.wire.frames import Kind, frame
@@ -38,6 +43,7 @@ from tests.support.waiting import wait_until
 
 REPLACE = msgspec.structs.replace
 MIB = 1 << 20
+ROOT = Path(__file__).parents[3]
 DAY_S = 86_400
 
 
@@ -160,6 +166,146 @@ def raw(node, number):
     return made
 
 
+# another user of the machine
+
+STRANGER = """
+import json, os, socket, sys
+
+folder, port, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+found = {}
+
+
+def tried(name, attempt):
+    try:
+        attempt()
+        found[name] = "done"
+    except OSError as fault:
+        found[name] = type(fault).__name__
+
+
+def bound(path):
+    socket.socket(socket.AF_UNIX).bind(path)
+
+
+tried("listen at the address", lambda: bound(folder + "/s"))
+tried("listen beside it", lambda: bound(folder + "/t"))
+tried("move it", lambda: os.rename(folder + "/s", folder + "/t"))
+tried("remove it", lambda: os.unlink(folder + "/s"))
+tried("connect", lambda: socket.socket(socket.AF_UNIX).connect(folder + "/s"))
+tried("read the policy", lambda: open(folder + "/security.toml").read())
+tried("read a key", lambda: open(folder + "/server.key").read())
+print(json.dumps(found), flush=True)
+if port:
+    listening = socket.create_server(("127.0.0.1", port))
+    print("listening", flush=True)
+    heard = b""
+    while True:
+        caller, _ = listening.accept()
+        caller.settimeout(5)
+        try:
+            caller.sendall(bytes.fromhex(sys.argv[4]))
+            while len(heard) < 1 << 20 and (more := caller.recv(65536)):
+                heard += more
+                if len(heard) >= length:
+                    break
+        except OSError:
+            pass
+        caller.close()
+        print(heard.hex(), flush=True)
+"""
+"""All that it does it does as a user without a group, who is nobody here."""
+AS_SERVER = zmtp.HANDSHAKE[:12] + b"CURVE" + bytes(15) + b"\1" + bytes(31)
+HELLO_BYTES = 64 + 202
+"""A greeting, and the HELLO of CURVE."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+def test_at_05_another_user_of_the_machine_gets_neither_the_socket_nor_a_password(told):
+    """While the node works and while it is down; and at its port, when it is down."""
+    with tempfile.TemporaryDirectory(prefix="hms-") as folder, ExitStack() as stack:
+        Path(folder).chmod(0o755)  # may be looked into: its modes are what is tried
+        place = stack.enter_context(place_of(Path(folder)))
+        port = int(place.addresses["any"].rpartition(":")[2])
+        command = [sys.executable, "-c", STRANGER, folder]
+        done = subprocess.run([*command, "0", "0"], check=True, capture_output=True, text=True)
+        works = json.loads(done.stdout)
+        place.node.kill()
+        stranger = stack.enter_context(
+            subprocess.Popen(
+                [*command, str(port), str(HELLO_BYTES), AS_SERVER.hex()],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        stack.callback(stranger.kill)
+        is_down = json.loads(stranger.stdout.readline())
+        assert stranger.stdout.readline() == "listening\n"
+        login = {"user": "billing", "password": PASSWORD, "key_file": "user.key"}
+        with pytest.raises(hms.ServerKeyMismatch):
+            place.connect("any", reconnect=False, **login)
+        heard = bytes.fromhex(stranger.stdout.readline())
+    told(5, tried=len(works) + len(is_down), heard_bytes=len(heard))
+    for tried in (works, is_down):
+        assert tried.pop("listen at the address") != "done"  # the name is taken, whoever asks
+        assert set(tried.values()) == {"PermissionError"}, tried
+    assert len(heard) >= HELLO_BYTES
+    assert PASSWORD.encode() not in heard
+    assert b"billing" not in heard
+
+
+# guessing
+
+WRONG = 10_000 if ATTACKS_FULL else 500
+
+
+@pytest.mark.timeout(600 if ATTACKS_FULL else 120)
+@pytest.mark.parametrize("addresses", [1, 50])
+def test_at_13_beside_a_flood_of_wrong_logins_a_node_serves_the_others(tmp_path, told, addresses):
+    """With the limits that are the default; and a user logs in by password meanwhile."""
+    place = Place(tmp_path)
+    strict = SecuritySettings(fail_delay_ms=20)
+    users = {**place.held.user, "victim": UserEntry(password=place.held.user["other"].password)}
+    held = REPLACE(place.held, security=strict, user=users)
+    with secured_node(tmp_path, held, place.config) as place.node, ExitStack() as stack:
+        node = place.node
+        honest = Honest(stack.enter_context(hms.connect(node.address)))
+        honest.goes_on(500)
+        quiet, first = p99_ms(honest.times_ms), len(honest.times_ms)
+        size, most = resident(node), stack.enter_context(sampled(node))
+        command = [sys.executable, "-m", "bench.secure_logins", place.addresses["any"]]
+        command += [place.server_key, str(WRONG), "--addresses", str(addresses)]
+        options = {"stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+        flood = stack.enter_context(subprocess.Popen(command, **options))
+        stack.callback(flood.kill)
+        assert flood.stdout.readline() == "begun\n"
+        honest.goes_on(WRONG)
+        began = time.perf_counter()
+        place.connect("any", user="billing", password=PASSWORD).close()
+        login_s = time.perf_counter() - began
+        flood.terminate()
+        attempts = int(flood.stdout.read())
+        beside = honest.times_ms[first:]
+        honest.end()
+        wait_until(lambda: resident(node) - size < 64 * MIB, timeout_s=30)
+        hashes = node.log.count("the password is wrong")
+    told(
+        13,
+        addresses=addresses,
+        attempts=attempts,
+        hashes=hashes,
+        login_s=round(login_s, 2),
+        grown_mib=most[0] // MIB,
+        p99_quiet_ms=quiet,
+        p99_ms=p99_ms(beside),
+        p50_ms=round(statistics.median(beside), 2),
+    )
+    assert 0 < hashes <= min(strict.failures_per_user, addresses * strict.failures_per_address)
+    assert most[0] < 64 * MIB
+
+
 # descriptors and threads
 
 
@@ -222,10 +368,9 @@ def limited(node, what, value):
 def test_at_41_a_node_without_room_lets_nobody_in_who_may_not_and_keeps_what_it_confirmed(
     tmp_path, told, what
 ):
-    """The limit is set on the running node, while clients come and send; then it is lifted. Over
-    TCP it goes on; over ipc libzmq itself ends the process when there is no descriptor for a
-    connection, and without memory the node may stop, and says why. Then the store boots with all
-    that was confirmed."""
+    """The limit is set on the running node, while clients come and send; then it is lifted. Without
+    a descriptor it goes on, over TCP and at a local socket; without memory it may stop, and says
+    why. Then the store boots with all that was confirmed."""
     with place_of(tmp_path, max_message_bytes="1 MiB") as place:
         node = place.node
         status = Path(f"/proc/{node.pid}/status").read_text()
@@ -262,7 +407,7 @@ def test_at_41_a_node_without_room_lets_nobody_in_who_may_not_and_keeps_what_it_
             wait_until(lambda: not node.is_running or comes_in(node), timeout_s=60)
             has_gone_on = node.is_running  # or it was about to stop
         if not has_gone_on:
-            assert ("ipc_listener.cpp" if "ipc" in what else "the node stops") in node.log
+            assert "the node stops" in node.log
             node.boot()
         with hms.connect(node.address) as own, own.session() as session:
             inn = session.consumer(hms.Queue("orders"))
@@ -278,7 +423,7 @@ def test_at_41_a_node_without_room_lets_nobody_in_who_may_not_and_keeps_what_it_
         found=len(found),
         went_on=has_gone_on,
     )
-    assert has_gone_on or what != "descriptors"
+    assert has_gone_on or what == "memory"
     assert {*confirmed} <= {*found}
     assert done.exit_code == 0, done.output
     assert refusals
@@ -292,47 +437,116 @@ def comes_in(node):
 
 # the disk
 
-FLOOD = 100_000 if ATTACKS_FULL else 10_000
+DENIED_FOR_S = 30 if ATTACKS_FULL else 3
+DENIED = """
+import json, sys, time
+import zmq
+from hms.wire import frames
+from hms.wire import structures as wire
+from hms.wire.frames import Kind, frame
+from tests.support.hello import hello_of
+
+address, password, window, number = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+context, offered, answered, logins = zmq.Context(), 0, 0, 0
+is_told, over_at = False, time.monotonic() + float(sys.argv[5])
 
 
-def test_at_39_a_flood_of_denials_takes_less_than_a_mebibyte_of_the_log(tmp_path, told):
-    """As fast as one connection can ask, each time for another long name; then once more, with an
-    honest client at work beside it."""
-    login = {"user": "u", "password": PASSWORD}
+def kind_of(parts):
+    return frames.decode_envelope(parts, 1 << 20).kind
+
+
+while time.monotonic() < over_at:
+    wild = context.socket(zmq.DEALER)
+    wild.linger, wild.sndtimeo, wild.rcvtimeo = 0, 1000, 5000
+    wild.connect(address)
+    number += 1
+    hello = hello_of(number, protocol=2, mechanisms=("PASSWORD",))
+    try:
+        wild.send_multipart(frame(Kind.HELLO, wire.encode(hello), 1))
+        wild.recv_multipart()
+        auth = wire.Auth("PASSWORD", "u", password.encode())
+        wild.send_multipart(frame(Kind.AUTH, wire.encode(auth), 2))
+        is_in = kind_of(wild.recv_multipart()) is Kind.WELCOME
+        logins += is_in
+        wild.send_multipart(frame(Kind.REQUEST, wire.encode(wire.OpenSession(1)), 3))
+        open_count = 1
+        while is_in and time.monotonic() < over_at:
+            if open_count < window:
+                name = "q" * 100 + str(offered)
+                asked = wire.encode(wire.OpenProducer(9, 1, "queue", name))
+                wild.send_multipart(frame(Kind.REQUEST, asked, 4))
+                offered, open_count = offered + 1, open_count + 1
+            while wild.poll(0 if open_count < window else 100):
+                parts = wild.recv_multipart()
+                kind, open_count = kind_of(parts), open_count - 1
+                if kind is not Kind.ERROR:
+                    continue
+                if type(wire.decode_error(parts[1])).__name__ == "NotAuthorized":
+                    answered += 1
+                else:
+                    is_in = False
+                    break
+            if answered and not is_told:
+                is_told = bool(print("begun", flush=True)) or True
+    except zmq.Again:
+        pass
+    wild.close()
+print(json.dumps({"offered": offered, "answered": answered, "logins": logins}), flush=True)
+"""
+"""Commands that are refused, as fast as a process can send them: at most so many that are not
+answered yet. Where it is given up it comes again."""
+
+
+@contextmanager
+def denied_beside(node, window, seconds):
+    """From its first refusal on; at the end what it has said."""
+    command = [sys.executable, "-c", DENIED, node.address, PASSWORD, str(window), "1000"]
+    options = {"stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    with subprocess.Popen([*command, str(seconds)], **options) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            said = {}
+            yield said
+            said |= json.loads(process.stdout.read())
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("window", [2_000, 1 << 30], ids=["in turn", "without an end"])
+def test_at_39_a_flood_of_denials_is_slowed_and_takes_little_of_the_log(tmp_path, told, window):
+    """Each time for another long name; then once more, with an honest client at work beside it.
+    A user has so many denials a second, in all connections together, and waits for the next."""
     with secured_node(tmp_path, document(u=["consume queue:x"])) as node, ExitStack() as stack:
         own = stack.enter_context(hms.connect(node.address))
-        theirs = stack.enter_context(hms.connect(node.address, **login))
-        session = stack.enter_context(theirs.session())
 
         def grown():
             return own.administer("status", {})["appended_bytes"]
 
-        def flood(first):
-            for number in range(first, first + FLOOD // 2):
-                with pytest.raises(hms.NotAuthorized):
-                    session.producer(hms.Queue(f"{'q' * 100}{number}"))
-
-        before, began = grown(), time.perf_counter()
-        flood(0)
-        took_s, log_bytes = time.perf_counter() - began, grown() - before
+        before = grown()
+        with denied_beside(node, window, DENIED_FOR_S) as alone:
+            pass
+        log_bytes = grown() - before
         honest = Honest(stack.enter_context(hms.connect(node.address)))
-        honest.goes_on(300)
+        honest.goes_on(500)
         quiet, first = honest.times_ms[:], len(honest.times_ms)
-        flood(FLOOD)
+        with denied_beside(node, window, DENIED_FOR_S) as beside:
+            honest.goes_on(1)
+            first = len(honest.times_ms)
+        beside_ms = honest.times_ms[first:]
         honest.end()
-        words = ["audit", "list", "--json", "--limit", "100000", "--config", str(node.config_file)]
-        rows = json.loads(CliRunner().invoke(main, words).stdout)
     told(
         39,
-        denials=FLOOD,
-        a_second=round(FLOOD / 2 / took_s),
-        records=len(rows),
+        window=window,
+        offered_a_second=round(beside["offered"] / DENIED_FOR_S),
+        denied_a_second=round(beside["answered"] / DENIED_FOR_S),
+        logins=beside["logins"],
         log_bytes=log_bytes,
         p50_quiet_ms=round(statistics.median(quiet), 2),
-        p50_ms=round(statistics.median(honest.times_ms[first:]), 2),
+        p50_ms=round(statistics.median(beside_ms), 2),
     )
     assert log_bytes < MIB / 2  # and as much for the counts, a minute later
-    assert "others" in {row["user"] for row in rows}
+    assert alone["answered"] > 0
+    assert alone["answered"] <= DENIALS_AT_ONCE + DENIALS_PER_S * 10 * DENIED_FOR_S
 
 
 # the clock
