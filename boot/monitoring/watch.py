@@ -65,7 +65,7 @@ class Watch:
         """By destination, of each consumer the first message that it has in flight."""
         self._minute: deque[tuple[int, ...]] = deque(maxlen=MINUTE_S)
         self._syncs: deque[list[int]] = deque(maxlen=MINUTE_S)
-        self._turned_away = 0
+        self._put_off = 0
 
     def look(self) -> None:
         """One look."""
@@ -82,12 +82,13 @@ class Watch:
         free, total = self._free_bytes()
         percent = 100 * free / total if total else 100.0
         put("store_low", percent < limits.store_low_percent, f"{percent:.1f} % of the disk is left")
-        share, before = 100 * open_share(), self._turned_away
-        self._turned_away = accept_guard.turned_away()
-        is_high = share > limits.descriptors_high_percent or self._turned_away > before
+        share, before = 100 * open_share(), self._put_off
+        self._put_off = accept_guard.put_off()
+        must_wait = self._put_off > before
+        is_high = share > limits.descriptors_high_percent or must_wait
         detail = f"{share:.0f} % of the descriptors are open"
-        if self._turned_away:
-            detail += f"; {self._turned_away} connections since the boot were closed for that"
+        if must_wait:
+            detail += "; connections wait, as what is left is kept for the log"
         put("descriptors_high", is_high, detail)
         p99_ms = self._sync_p99_ms()
         put("slow_sync", p99_ms > limits.slow_sync_ms, f"one of 100 syncs takes {p99_ms:g} ms")

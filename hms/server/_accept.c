@@ -10,6 +10,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -22,52 +23,57 @@
 
 enum { RESERVED_MIN = 32, PAUSE_NS = 1000000 };
 
-static atomic_ullong turned_away;
+static atomic_ullong put_off;
 
 /* A process gets the lowest free number, so one that is this high tells that all below it are
  * taken. The limit is asked each time: it can be changed from outside. */
-static int is_reserved(int made) {
+static int is_reserved(int at) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
+    int next = fcntl(at, F_DUPFD_CLOEXEC, 0);
+    if (next < 0)
+        return errno == EMFILE;
+    close(next);
     rlim_t reserved = limit.rlim_cur / 10;
     if (reserved < RESERVED_MIN)
         reserved = RESERVED_MIN;
-    return (rlim_t)made + reserved >= limit.rlim_cur;
+    return (rlim_t)next + reserved >= limit.rlim_cur;
 }
 
-/* What libzmq is told: the connection, or that it was aborted, which it takes for what it is. It
- * asserts that nothing else happens to a connection, which is not so. */
-static int admitted(int made) {
-    if (made >= 0) {
-        if (!is_reserved(made))
-            return made;
-        close(made);
-        atomic_fetch_add(&turned_away, 1);
-    } else {
-        switch (errno) {
-        case EAGAIN:
-        case EINTR:
-        case ECONNABORTED:
-        case EBADF: /* these and the following are libzmq's own faults */
-        case EFAULT:
-        case EINVAL:
-        case ENOTSOCK:
-            return made;
-        }
-        struct timespec pause = {0, PAUSE_NS};
-        nanosleep(&pause, NULL); /* the connection waits, and libzmq asks again at once */
-    }
-    errno = ECONNABORTED;
+/* Nothing is accepted now. libzmq asks again at once, so it waits a little. */
+static int later(void) {
+    struct timespec pause = {0, PAUSE_NS};
+    nanosleep(&pause, NULL);
+    atomic_fetch_add(&put_off, 1);
+    errno = EAGAIN;
     return -1;
 }
 
+/* libzmq asserts that accept() fails for a few reasons only, which is not so. What is wrong with a
+ * connection, or with the machine, is not its own fault: there is none for it, for now. */
+static int told(int made) {
+    if (made >= 0)
+        return made;
+    switch (errno) {
+    case EAGAIN:
+    case EINTR:
+    case ECONNABORTED:
+    case EBADF: /* these and the following are libzmq's own faults */
+    case EFAULT:
+    case EINVAL:
+    case ENOTSOCK:
+        return made;
+    }
+    return later();
+}
+
 static int guarded_accept(int at, struct sockaddr *address, socklen_t *length) {
-    return admitted(accept(at, address, length));
+    return is_reserved(at) ? later() : told(accept(at, address, length));
 }
 
 static int guarded_accept4(int at, struct sockaddr *address, socklen_t *length, int flags) {
-    return admitted(accept4(at, address, length, flags));
+    return is_reserved(at) ? later() : told(accept4(at, address, length, flags));
 }
 
 static uintptr_t instead_of(const char *name) {
@@ -169,16 +175,16 @@ static PyObject *install(PyObject *self, PyObject *none) {
     return PyLong_FromLong(replaced);
 }
 
-static PyObject *count_turned_away(PyObject *self, PyObject *none) {
+static PyObject *count_put_off(PyObject *self, PyObject *none) {
     (void)self, (void)none;
-    return PyLong_FromUnsignedLongLong(atomic_load(&turned_away));
+    return PyLong_FromUnsignedLongLong(atomic_load(&put_off));
 }
 
 static PyMethodDef methods[] = {
     {"install", install, METH_NOARGS,
      "Set libzmq's entries of accept() and accept4(); how many were found."},
-    {"turned_away", count_turned_away, METH_NOARGS,
-     "How many connections were closed so far, as what was left is reserved."},
+    {"put_off", count_put_off, METH_NOARGS,
+     "How often a connection was left to wait so far."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -302,7 +302,8 @@ def test_at_13_beside_a_flood_of_wrong_logins_a_node_serves_the_others(tmp_path,
         p99_ms=p99_ms(beside),
         p50_ms=round(statistics.median(beside), 2),
     )
-    assert 0 < hashes <= min(strict.failures_per_user, addresses * strict.failures_per_address)
+    most_hashes = min(strict.failures_per_user, addresses * strict.failures_per_address)
+    assert 0 < hashes <= 3 * most_hashes  # as many again in each minute
     assert most[0] < 64 * MIB
 
 
@@ -354,6 +355,10 @@ def test_at_06_thousands_of_half_handshakes_are_freed_and_the_honest_client_is_s
     assert grown < 64 * MIB
 
 
+RESERVED = 32
+"""What the guard of accept() keeps at least."""
+
+
 def descriptors(node):
     return len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
 
@@ -364,7 +369,9 @@ def limited(node, what, value):
     return resource.prlimit(node.pid, what, (value, hard))
 
 
-@pytest.mark.parametrize("what", ["descriptors", "descriptors, ipc", "memory"])
+@pytest.mark.parametrize(
+    "what", ["descriptors", "descriptors, ipc", "no descriptors", "no descriptors, ipc", "memory"]
+)
 def test_at_41_a_node_without_room_lets_nobody_in_who_may_not_and_keeps_what_it_confirmed(
     tmp_path, told, what
 ):
@@ -375,7 +382,8 @@ def test_at_41_a_node_without_room_lets_nobody_in_who_may_not_and_keeps_what_it_
         node = place.node
         status = Path(f"/proc/{node.pid}/status").read_text()
         (size,) = [int(n.split()[1]) << 10 for n in status.splitlines() if n.startswith("VmSize")]
-        kind, least = resource.RLIMIT_NOFILE, descriptors(node) + 3
+        kept = 3 if what.startswith("no") else 3 + RESERVED
+        kind, least = resource.RLIMIT_NOFILE, descriptors(node) + kept
         if what == "memory":
             kind, least = resource.RLIMIT_AS, size + 48 * MIB
         where = (node.address, {}) if "ipc" in what else (
