@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,10 +45,17 @@ class Instance:
     secret: bytes = field(default=b"", repr=False)
     """By which the node knows its present process, whatever others call themselves."""
 
-    def spawn(self, command: Sequence[str], folder: os.PathLike[str], now: float) -> None:
-        """Start a process."""
+    def spawn(
+        self,
+        command: Sequence[str],
+        folder: os.PathLike[str],
+        now: float,
+        withheld: Container[str] = (),
+    ) -> None:
+        """Start a process; withheld: the node's variables that it does not get."""
         self.start_at, self.is_serving = None, False
         self.secret = os.urandom(SECRET_BYTES)
+        inherited = {k: v for k, v in environment().items() if k not in withheld}
         own = {SECRET_VARIABLE: self.secret.hex()}
         self.ready_fd, writer = with_descriptor(os.pipe)
         try:
@@ -57,7 +64,7 @@ class Instance:
                 stdin=subprocess.PIPE,
                 pass_fds=[writer],
                 cwd=folder,
-                env=environment() | dict(v.split("=", 1) for v in self.server.environment) | own,
+                env=inherited | dict(v.split("=", 1) for v in self.server.environment) | own,
                 # A terminal's Ctrl-C is for the node, which then ends it and what it forked.
                 start_new_session=True,
             )

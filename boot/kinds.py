@@ -177,6 +177,16 @@ def variables(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def variable_names(value: Any) -> tuple[str, ...]:
+    """A list of names of variables of the environment."""
+    good = isinstance(value, list) and all(
+        isinstance(i, str) and re.fullmatch(r"[A-Za-z_]\w*", i) for i in value
+    )
+    if not good:
+        raise Refused(f'must be a list of names such as ["NAME"], not {shown(value)}')
+    return tuple(value)
+
+
 def service(value: Any) -> str:
     """The name of a service, "" for none."""
     if (

@@ -47,6 +47,7 @@ from hms.boot.server_keys import make_server_keys
 from hms.boot.servers import Servers
 from hms.boot.standby import Taken, take_store
 from hms.boot.switching import Switching
+from hms.boot.withheld_variables import named_by_node
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
@@ -153,7 +154,16 @@ class NodeProcess:
             linking.ring = self._gateway.wake
         self._server_keys = make_server_keys(config, node, self._securing, self._gateway.rekey)
         self._scheduler = EvenScheduler(self._on_fault)
-        self._servers = Servers(config, node, on_ended=self._broker.server_ended)
+        secured = self._securing
+        self._servers = Servers(
+            config,
+            node,
+            on_ended=self._broker.server_ended,
+            secret=lambda: (
+                named_by_node(config, node)
+                | (set() if secured is None else secured.secret_variables())
+            ),
+        )
         self._watch = Watch(
             self._broker,
             self._journal,

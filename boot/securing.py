@@ -18,6 +18,7 @@ from hms.boot.policy_sharing import PolicySharing
 from hms.boot.resume_keys import resume_keys
 from hms.boot.security_file import change_security, load_security, read_marked
 from hms.boot.watched_files import stamp_of
+from hms.boot.withheld_variables import named_by_policy
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import NotConfigMaster, SecurityFileError
@@ -318,6 +319,10 @@ class Securing:
         for one in self._document.authenticator.values():
             if one.ca_file:
                 yield self._path.parent / one.ca_file
+
+    def secret_variables(self) -> set[str]:
+        """The variables that hold secrets which the document names."""
+        return named_by_policy(self._document)
 
     def announce(self, listener: str, key: str) -> None:
         """Tell who is connected there, and has not been told, which key comes next."""

@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from hms.boot.entries import LETTERS, Config, Node, Server
 from hms.boot.instances import Instance, Pool
 from hms.boot.restarts import Demand
+from hms.boot.withheld_variables import withheld_from
 from hms.errors.catalogue import InvalidArgument, ServerNotFound
 from hms.server.service_monitor import Load
 from hms.wire.client_identity import uid_of
@@ -38,7 +39,8 @@ class Servers:
     """Runs what [server.NAME] says; every name has between MIN and MAX processes.
 
     on_ended is called, on the watching thread, with the client name "NAME:pid" of a process that
-    ended without a good-bye, before another is started in its place.
+    ended without a good-bye, before another is started in its place. secret: the variables that
+    hold secrets of the node, when a process is started.
     """
 
     def __init__(
@@ -47,9 +49,13 @@ class Servers:
         node: Node,
         *,
         on_ended: Callable[[str], None] = lambda _: None,
+        secret: Callable[[], Iterable[str]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._folder = config.path, config.path.parent
+        self._withheld_from: Callable[[Server], set[str]] = lambda server: withheld_from(
+            server, config, secret()
+        )
         self.on_ended = on_ended
         self._clock = clock
         self._address = ""
@@ -235,7 +241,8 @@ class Servers:
             pool.instances = [i for i in pool.instances if i.is_wanted or i.process is not None]
             for instance in pool.instances:
                 if instance.start_at is not None and instance.start_at <= now:
-                    instance.spawn(self._command(instance), self._folder, now)
+                    withheld = self._withheld_from(instance.server)
+                    instance.spawn(self._command(instance), self._folder, now, withheld)
                 if instance.start_at is not None:
                     wait_ms = min(wait_ms, (instance.start_at - now) * 1000)
         return max(0.0, wait_ms)
@@ -288,4 +295,5 @@ def _own(name: str, module: str) -> Server:
         gperiod=60,
         idle_s=60,
         environment=(),
+        secrets=(),
     )

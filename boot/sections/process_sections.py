@@ -28,6 +28,7 @@ Home = Annotated[
 ]
 Module = Annotated[str, reads(kinds.module)]
 Variables = Annotated[tuple[str, ...], reads(kinds.variables)]
+VariableNames = Annotated[tuple[str, ...], reads(kinds.variable_names)]
 OpenString = Annotated[str, reads(database_kinds.open_string)]
 
 
@@ -59,6 +60,8 @@ class Server(Named, frozen=True, kw_only=True):
     """A process above MIN ends when for so long not all were busy."""
     environment: Variables = ()
     """Variables of its processes beside the node's own, each written NAME=VALUE."""
+    secrets: VariableNames = ()
+    """Variables that hold secrets of the node and that its processes get too."""
 
 
 class Service(Named, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """AT-40: random secrets in every secret place, and where they must not be found."""
 
 import json
+import re
 import secrets
 import traceback
 from pathlib import Path
@@ -204,3 +205,40 @@ def test_at_40_a_frame_with_a_secret_shows_nothing_of_it():
     ]
 
     assert secret not in json.dumps(shown)
+
+
+def test_at_40_server_processes_do_not_inherit_secrets_of_the_node(tmp_path, monkeypatch):
+    """A service's module is somebody else's code: it gets what its section lists, and no more."""
+    node_s, listed = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    for name, secret in (("BIND", node_s), ("LISTED", listed), ("PLAIN", "no secret")):
+        monkeypatch.setenv(f"HMS_TEST_{name}", secret)
+    (tmp_path / "calm.py").write_text(
+        "from tpmon import service\n\n\n@service\ndef CALM(request):\n    return request.data\n"
+    )
+    (tmp_path / "ca.pem").write_bytes(b"")
+    entries = {
+        word: AuthenticatorEntry(
+            kind="ldap",
+            urls=(f"ldap://127.0.0.1:{free_port()}",),
+            bind_dn="cn=x",
+            bind_password=f"env:HMS_TEST_{word}",
+        )
+        for word in ("BIND", "LISTED")
+    }
+    held = REPLACE(document(u=[]), authenticator=entries)
+    server = {"module": "calm", "python_path": [str(tmp_path)]}
+    config = {
+        "server": {"strict": server, "trusted": {**server, "secrets": ["HMS_TEST_LISTED"]}},
+    }
+    with secured_node(tmp_path, held, config) as node:
+        found = {}
+        for name in config["server"]:
+            pid = re.search(rf"server {name} runs as process (\d+)", node.log)[1]
+            found[name] = Path(f"/proc/{pid}/environ").read_bytes()
+        own = Path(f"/proc/{node.pid}/environ").read_bytes()
+
+    assert node_s.encode() in own
+    for name, has in (("strict", False), ("trusted", True)):
+        assert b"HMS_TEST_PLAIN=no secret" in found[name]
+        assert node_s.encode() not in found[name]
+        assert (listed.encode() in found[name]) == has
