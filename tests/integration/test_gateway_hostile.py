@@ -4,7 +4,7 @@ import os
 import select
 import socket
 import struct
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 import zmq
@@ -309,6 +309,40 @@ def test_a_draining_gateway_loses_nobody_for_silence():
             while receive(client)[0] is Kind.HEARTBEAT:
                 pass
         assert rig.lost.empty()
+
+
+def test_a_connection_that_goes_on_after_it_was_given_up_is_cut(monkeypatch):
+    """Each of its frames was answered, as many as it sent: 14,000 a second of one client."""
+    monkeypatch.setattr(accepted_sockets, "STRAYS_MAX", 5)
+    with running() as rig, zmtp.connect(rig.endpoints[0], timeout_s=WAIT_S) as wild:
+        key = _say_hello(rig, wild)
+        wild.sendall(zmtp.part(b"x" * 15, is_last=False) + zmtp.part(b"", is_last=True))
+        assert rig.next_lost()[0] == key
+        stray = frame(Kind.SEND, b"goes on")
+        for _ in range(3):
+            wild.sendall(_whole(stray))
+        assert _say_hello(rig, wild) != key  # in time: it is counted anew
+        wild.sendall(zmtp.part(b"x" * 15, is_last=False) + zmtp.part(b"", is_last=True))
+        rig.next_lost()
+        with suppress(OSError):
+            for _ in range(5):
+                wild.sendall(_whole(stray))
+        said = b"more"
+        with suppress(ConnectionResetError):
+            while said:
+                said = wild.recv(65536)
+
+
+def _whole(parts):
+    envelope, payload = parts
+    return zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True)
+
+
+def _say_hello(rig, raw):
+    raw.sendall(_whole(frame(Kind.HELLO, b"who", 1)))
+    key, kind, _ = rig.next_frame()
+    assert kind is Kind.HELLO
+    return key
 
 
 def test_ten_thousand_frames_of_a_stranger_are_refused_without_harm(rig, client):
