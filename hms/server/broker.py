@@ -635,8 +635,6 @@ class Broker:
 
         self._change(change, by="TICK")
         self.releases.tick()
-        if self._slowed:
-            self.around.on_progress()
         if self._housekeeping.is_due:  # what was consumed last may have freed a full disk
             self.around.storage.submit(self._clean)
 
