@@ -11,7 +11,8 @@ import click
 
 from hms.boot.cli.cells import written_time
 from hms.boot.cli.letter_rules import check, handle, reload, simulate
-from hms.boot.cli.messages import asked_for, confirm, selection_options
+from hms.boot.cli.messages import confirm
+from hms.boot.cli.selection import asked_for, selection_options
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 

@@ -1,12 +1,17 @@
 """hms message export and import: messages of a place into a file, and out of it again."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hms.boot.cli.selection import asked_for, selection_options
 from hms.boot.cli.target import Target, target_options
 from hms.boot.counts import counted
 
@@ -15,7 +20,7 @@ if TYPE_CHECKING:
     from hms.boot.cli.message_reading import Import
     from hms.history.resend import Chunk
 
-__all__ = ["export", "import_"]
+__all__ = ["check_store", "chosen_of", "export", "import_", "messages_of", "send_file"]
 
 CHUNK_MESSAGES, CHUNK_BYTES = 500, 1 << 20
 _OTHER_PLACES = ("subscription:", "retained:")
@@ -25,7 +30,7 @@ _OTHER_PLACES = ("subscription:", "retained:")
 @target_options
 @click.argument("place")
 @click.option("--to", "path", type=click.Path(path_type=Path, dir_okay=False), required=True)
-@click.option("--selector", help='Those that fit, such as "Table > 4".')
+@partial(selection_options, has_order=False)
 @click.option("--remove", is_flag=True, help="Delete them once the file is synced.")
 @click.option("--replace", is_flag=True, help="Instead of a file that is there.")
 @click.option("--format", "format_", type=click.Choice(["jsonl", "pack"]), default="jsonl")
@@ -35,14 +40,14 @@ def export(
     target: Target,
     place: str,
     path: Path,
-    selector: str | None,
     remove: bool,
     replace: bool,
     format_: str,
     at: str | None,
     history: str | None,
+    **rest: Any,
 ) -> None:
-    """Write what PLACE has into a file; mode 0600, with a digest.
+    """Write what PLACE has, or what is chosen of it, into a file; mode 0600, with a digest.
 
     PLACE is queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN. What is delayed is part of
     it, what is in flight is not. The files of file messages go to FILE.files, by their SHA-256.
@@ -56,10 +61,16 @@ def export(
     if path.exists() and not replace:
         raise click.ClickException(f"{path} is there already: name another one, or --replace it")
     is_packed = format_ == "pack"
+    chosen = asked_for(**rest)
+    selector = chosen.pop("selector")
+    if chosen["state"] == "in_flight":
+        raise click.UsageError("--state in_flight: what is in flight is not exported")
     if at is not None:
         if remove:
             raise click.UsageError("--remove and --at: the past is not changed")
-        _export_past(target, place, path, selector or "", at, history, is_packed=is_packed)
+        if any(chosen.values()):
+            raise click.UsageError("--at goes with --selector alone")
+        _export_past(target, place, path, selector, at, history, is_packed=is_packed)
         return
     if history is not None:
         raise click.UsageError("--path goes with --at")
@@ -67,7 +78,7 @@ def export(
         said = {
             "node": connection.node_name,
             "place": place,
-            "selector": selector or "",
+            "selector": selector,
             "exported_at": int(time.time() * 1000),
             "store": connection.administer("status").get("store_id", ""),
         }
@@ -77,7 +88,8 @@ def export(
 
             connection.run(saving(connection.requests, info, to))
 
-        messages = _messages_of(connection, place, selector or "")
+        every = messages_of(partial(nullcontext, connection), place, selector)
+        messages = chosen_of(every, int(time.time() * 1000), **chosen)
         done = write_file(path, said, messages, save, is_packed=is_packed)
         removed = 0
         if remove and done.ids:
@@ -122,13 +134,59 @@ def _export_past(
     target.say(text, data)
 
 
-def _messages_of(connection: Any, place: str, selector: str) -> Iterator[Any]:
+def chosen_of(
+    messages: Iterator[Any],
+    now_ms: int = 0,
+    *,
+    ids: Collection[str] = (),
+    type: str = "",  # noqa: A002 - as a message calls it
+    older_than_s: float = 0,
+    min_count: int = 0,
+    state: str = "",
+    limit: int = 0,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    **_: Any,
+) -> Iterator[Any]:
+    """Those that are meant, as where() of the node's commands means them. InvalidArgument."""
+    wanted = frozenset(f"{number:012x}" for number in _numbers(ids))
+    from_ms = 0.0 if since is None else since.timestamp() * 1000
+    until_ms = inf if until is None else until.timestamp() * 1000
+    if older_than_s:
+        until_ms = min(until_ms, now_ms - older_than_s * 1000)
+    count = 0
+    for message in messages:
+        is_delayed = (message.delivery_time_ms or 0) > now_ms
+        if (
+            (not wanted or message.message_id in wanted)
+            and from_ms <= message.timestamp_ms < until_ms
+            and (not type or message.type == type)
+            and (message.delivery_count or 0) >= min_count
+            and (not state or is_delayed is (state == "delayed"))
+        ):
+            yield message
+            count += 1
+            if count == limit:
+                return
+
+
+def _numbers(ids: Collection[str]) -> Iterator[int]:
+    from hms.engine.admin.message_selection import id_of  # noqa: PLC0415 - not for --help
+
+    return map(id_of, ids)
+
+
+def messages_of(
+    connected: Callable[[], AbstractContextManager[Any]], place: str, selector: str
+) -> Iterator[Any]:
+    """What a place has, page by page. connected: gives the connection for one page."""
     from hms.client.browse_pages import place_pages  # noqa: PLC0415 - not for --help
 
     position, has_more = 0, True
     while has_more:
-        steps = place_pages(connection.requests, place, selector, position)
-        messages, position = connection.run(steps)
+        with connected() as connection:
+            steps = place_pages(connection.requests, place, selector, position)
+            messages, position = connection.run(steps)
         yield from messages
         has_more = position > 0
 
@@ -164,13 +222,22 @@ def import_(
     replaced; where one is in flight, what was imported stays delayed, and is counted.
     """
     from hms.boot.cli.message_reading import read_file  # noqa: PLC0415 - not for --help
+    from hms.errors.tree import HmsError  # noqa: PLC0415 - the same
 
     file = read_file(path, is_partial=is_partial)
     kept = "kept " if keeps else ""
     name, queue = run or f"import {kept}{file.digest[:16]}", into.removeprefix("queue:")
     if keeps:
-        _check_store(target, path, file.store)
-    sent, left = (0, {}) if is_dry else _send(target, path, file, name, queue, keeps=keeps)
+        with target.connection() as connection:
+            check_store(connection, str(path), file.store)
+    sent, left = 0, dict[str, int]()
+    try:
+        if not is_dry:
+            sent, left = send_file(partial(_open, target), file, name, queue, keeps=keeps)
+    except HmsError as error:
+        for note in getattr(error, "__notes__", ()):
+            click.echo(f"{queue}: {note}", err=True)
+        raise
     verb = "would be imported" if is_dry else "imported"
     count, in_file = file.length if is_dry else sent, file.length
     text = f"{queue}: {count} of {counted(in_file, 'message')} {verb} (run {name})"
@@ -186,33 +253,41 @@ def import_(
     target.say(text, data)
 
 
-def _check_store(target: Target, path: Path, store: str) -> None:
+def check_store(connection: Any, name: str, store: str) -> None:
     """An id is given once in the life of a store, so in another one it may be another message's."""
-    with target.connection() as connection:
-        here = connection.administer("status").get("store_id", "")
+    here = connection.administer("status").get("store_id", "")
     if not store or store != here:
         raise click.ClickException(
-            f"{path} was not exported from the store of this node, which may have given these ids "
+            f"{name} was not exported from the store of this node, which may have given these ids "
             "to other messages, or may give them; nothing was imported. Import it without "
             "--keep-ids: each message then gets a new id, and $OriginalMessageID."
         )
 
 
-def _send(
-    target: Target, path: Path, file: "Import", run: str, into: str, *, keeps: bool
+def _open(target: Target, **options: Any) -> Any:
+    from hms.client.connection import Connection  # noqa: PLC0415 - not for --help
+
+    own = {"reconnect": False, "request_timeout_s": target.timeout_s}
+    return Connection(target.resolve(), **{**own, **options}).open()
+
+
+def send_file(
+    connect: Callable[..., Any], file: "Import", run: str, into: str, *, keeps: bool
 ) -> tuple[int, dict[str, int]]:
-    """How many were sent, and why others could not take their places."""
+    """Send what a file has that was checked, each once: how many were sent, and why others could
+    not take their places. connect: opens a connection with options of Connection."""
     from dataclasses import replace  # noqa: PLC0415 - not for --help
     from secrets import token_hex  # noqa: PLC0415 - the same
 
     from hms.engine.settings import REPLAY_QUEUE  # noqa: PLC0415 - the same
+    from hms.errors.tree import HmsError  # noqa: PLC0415 - the same
     from hms.history.ledger import Entry  # noqa: PLC0415 - the same
     from hms.history.resend import Resender  # noqa: PLC0415 - the same
 
     source, meant = f"file sha256:{file.digest}", {"into": into}
     if keeps:
         meant["ids"] = "kept"
-    with Resender(target.resolve(), run) as sender, target.connection() as connection:
+    with Resender("", run, connect) as sender, connect(client_name="hms") as connection:
         if sender.entry is not None:
             sender.entry.check(source, meant)
         before = sender.entry or Entry(
@@ -226,7 +301,7 @@ def _send(
         left: dict[str, int] = {}
         if is_staged:  # of an import that was interrupted
             left = dict(imported.take_ids(to=to).left)
-        packing = _Packing(connection, path, before.store if is_staged else "", keeps=keeps)
+        packing = _Packing(connection, file.path, before.store if is_staged else "", keeps=keeps)
         entry = before
         for chunk in _chunks(file, before.next_offset, queue, packing):
             entry = replace(
@@ -235,9 +310,17 @@ def _send(
                 sent=entry.sent + chunk.rows,
                 is_done=chunk.last + 1 == file.length,
             )
-            sender.send(chunk, entry)
-            if is_staged:
-                left = dict(imported.take_ids(to=to).left)
+            try:
+                sender.send(chunk, entry)
+                if is_staged:
+                    left = dict(imported.take_ids(to=to).left)
+            except HmsError as error:
+                done = sender.entry.next_offset if sender.entry is not None else 0
+                error.add_note(
+                    f"{done} of {counted(file.length, 'message')} are imported. The same import "
+                    "goes on behind them, and sends none twice."
+                )
+                raise
         return entry.sent - before.sent, left
 
 

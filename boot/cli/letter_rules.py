@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from hms.boot.counts import counted
 if TYPE_CHECKING:
     from hms.client.letter_rules.rules_table import Table
 
-__all__ = ["check", "handle", "reload", "simulate"]
+__all__ = ["check", "handle", "missing_queues", "reload", "simulate"]
 
 RELOAD_S = 60.0
 
@@ -38,7 +38,8 @@ def check(target: Target, rules: Path, offline: bool) -> None:
     table, faults = check_table(_text(rules), checked_selector)
     warnings = list(table.warnings) if table is not None else []
     if table is not None and not offline:
-        warnings += _missing(target, table)
+        known = {one["name"] for one in target.administer("queue.list", fields="name")}
+        warnings += missing_queues(table, known)
     count = len(table.rules) if table is not None else 0
     said = {
         "rules": count,
@@ -56,11 +57,10 @@ def check(target: Target, rules: Path, offline: bool) -> None:
         sys.exit(1)
 
 
-def _missing(target: Target, table: "Table") -> list[Any]:
+def missing_queues(table: "Table", known: Collection[str]) -> list[Any]:
     """Queues to which it forwards, and that the node does not have."""
     from hms.client.letter_rules.rule_tokens import Fault  # noqa: PLC0415 - not for --help
 
-    known = {one["name"] for one in target.administer("queue.list", fields="name")}
     wanted = {(rule.line, rule.to_queue) for rule in table.rules if not rule.to_node}
     return [
         Fault(line, 1, "FWDQ", f"there is no queue {name} now")

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import click
 import msgspec
@@ -53,6 +53,7 @@ __all__ = [
     "files_of",
     "line_of",
     "write_file",
+    "write_to",
 ]
 
 FORMAT, PACK_FORMAT, VERSION = "hms-messages", "hms-message-packs", 1
@@ -65,6 +66,13 @@ DIGEST = re.compile("[0-9a-f]{64}")
 _TEXT_BYTES_MAX = 1 << 20
 _DELAY_MS = 10 * 365 * 86_400_000
 """Of what has not taken its id yet: nobody gets it before."""
+
+
+class Writes(Protocol):
+    """What an export is written into."""
+
+    def write(self, data: bytes) -> object:
+        """Take all of it; OSError."""
 
 
 class File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -217,7 +225,7 @@ def write_file(
     """Write a file beside, sync it, and give it its name; nothing is there before. save: reads the
     file of a message from the node into a path; is_packed: packs instead of lines."""
     beside = path.with_name(f"{path.name}.part")
-    digest, ids, named = hashlib.sha256(), list[str](), set[str]()
+    ids, named = list[str](), set[str]()
     folder = files_of(path)
     _check_places(path, folder)
     is_new = not folder.exists()
@@ -226,18 +234,8 @@ def write_file(
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(beside, flags, 0o600)
         with os.fdopen(descriptor, "wb") as out:
-
-            def add(data: bytes) -> None:
-                digest.update(data)
-                out.write(data)
-
-            kind = PACK_FORMAT if is_packed else FORMAT
-            add(json.dumps({"format": kind, "version": VERSION, **said}).encode() + b"\n")
             kept = _with_files(messages, folder, named, save)
-            for data in _packs(kept, ids) if is_packed else _lines(kept, ids):
-                add(data)
-            trailer = {"count": len(ids), "sha256": digest.hexdigest()}
-            out.write(json.dumps(trailer).encode() + b"\n")
+            digest = write_to(out, said, kept, ids.append, is_packed=is_packed)
             out.flush()
             os.fsync(out.fileno())
         if named:
@@ -252,7 +250,37 @@ def write_file(
             raise _unwritten(path, fault) from fault
         raise
     _finish(path, named)
-    return Exported(ids, len(named), digest.hexdigest())
+    return Exported(ids, len(named), digest)
+
+
+def write_to(
+    out: Writes,
+    said: Mapping[str, Any],
+    messages: Iterable[Any],
+    told: Callable[[str], object] = lambda _: None,
+    *,
+    is_packed: bool = False,
+) -> str:
+    """Write all of an export, and return its digest; nothing of it is kept in memory. told: is
+    called with the id of each message."""
+    digest, count = hashlib.sha256(), 0
+
+    def add(data: bytes) -> None:
+        digest.update(data)
+        out.write(data)
+
+    def counted(message_id: str) -> None:
+        nonlocal count
+        count += 1
+        told(message_id)
+
+    kind = PACK_FORMAT if is_packed else FORMAT
+    add(json.dumps({"format": kind, "version": VERSION, **said}).encode() + b"\n")
+    for data in _packs(messages, counted) if is_packed else _lines(messages, counted):
+        add(data)
+    trailer = {"count": count, "sha256": digest.hexdigest()}
+    out.write(json.dumps(trailer).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def _check_places(path: Path, folder: Path) -> None:
@@ -282,14 +310,14 @@ def _with_files(
         yield message
 
 
-def _lines(messages: Iterable[Any], ids: list[str]) -> Iterator[bytes]:
+def _lines(messages: Iterable[Any], told: Callable[[str], object]) -> Iterator[bytes]:
     for message in messages:
         line = line_of(message)
-        ids.append(line.id)
+        told(line.id)
         yield _encode(line) + b"\n"
 
 
-def _packs(messages: Iterable[Any], ids: list[str]) -> Iterator[bytes]:
+def _packs(messages: Iterable[Any], told: Callable[[str], object]) -> Iterator[bytes]:
     rows: list[bytes] = []
     payloads: list[bytes] = []
     size = 0
@@ -297,7 +325,7 @@ def _packs(messages: Iterable[Any], ids: list[str]) -> Iterator[bytes]:
         row, payload = _packed(message)
         rows.append(row)
         payloads.append(payload)
-        ids.append(message.message_id)
+        told(message.message_id)
         size += len(payload)
         if len(rows) >= PACK_MESSAGES or size >= PACK_BYTES:
             yield _pack(rows, payloads)

@@ -83,6 +83,7 @@ class Import(NamedTuple):
     has_due: bool
     is_whole: bool
     seal: tuple[int, int, int]
+    line_bytes_max: int
 
     def lines(self, start: int) -> Iterator[Line]:
         """Its messages from that one on, read again."""
@@ -91,7 +92,8 @@ class Import(NamedTuple):
             if _seal_of(source) != self.seal:
                 raise _changed(self.path)
             _, is_packed = _header(self.path, source)
-            for unit in _units(self.path, source, is_packed=is_packed):
+            units = _units(self.path, source, self.line_bytes_max, is_packed=is_packed)
+            for unit in units:
                 if _seal_of(source) != self.seal:
                     raise _changed(self.path)
                 for line in unit.lines:
@@ -102,12 +104,15 @@ class Import(NamedTuple):
                     return
 
 
-def read_file(path: Path, *, is_partial: bool = False) -> Import:
+def read_file(
+    path: Path, *, is_partial: bool = False, line_bytes_max: int = LINE_BYTES_MAX
+) -> Import:
     """A file that is whole and as it was written; every fault is told with its line. is_partial: of
-    one that ends too early, what is whole."""
+    one that ends too early, what is whole; line_bytes_max: of a line or a pack, which is in memory
+    with all that it says."""
     with _opened(path) as source:
         try:
-            return _read(path, source, is_partial=is_partial)
+            return _read(path, source, line_bytes_max, is_partial=is_partial)
         except OSError as fault:
             raise click.ClickException(f"{path} cannot be read: {fault.strerror}") from fault
 
@@ -128,11 +133,11 @@ def _seal_of(source: IO[bytes]) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _read(path: Path, source: IO[bytes], *, is_partial: bool) -> Import:
+def _read(path: Path, source: IO[bytes], line_bytes_max: int, *, is_partial: bool) -> Import:
     seal, digest = _seal_of(source), hashlib.sha256()
     (store, is_packed), count, has_due = _header(path, source, digest), 0, False
     sizes: dict[str, int] = {}
-    units = _units(path, source, is_packed=is_packed)
+    units = _units(path, source, line_bytes_max, is_packed=is_packed)
     trailer: Trailer = None
     try:
         while True:
@@ -153,7 +158,7 @@ def _read(path: Path, source: IO[bytes], *, is_partial: bool) -> Import:
     elif not count:
         raise _fault(path, "line 2", "no message of it is whole")
     is_whole = trailer is not None
-    return Import(path, count, digest.hexdigest(), store, has_due, is_whole, seal)
+    return Import(path, count, digest.hexdigest(), store, has_due, is_whole, seal, line_bytes_max)
 
 
 def _check_trailer(path: Path, trailer: dict[str, Any], count: int, digest: str) -> None:
@@ -183,20 +188,22 @@ def _header(path: Path, source: IO[bytes], digest: Any = None) -> tuple[str, boo
     return str(header.get("store", "")), said == PACK_FORMAT
 
 
-def _units(path: Path, source: IO[bytes], *, is_packed: bool) -> Generator[_Unit, None, Trailer]:
+def _units(
+    path: Path, source: IO[bytes], bytes_max: int, *, is_packed: bool
+) -> Generator[_Unit, None, Trailer]:
     """What follows the header; returns the trailer. _CutError when the file ends before it."""
-    return (yield from (_packs if is_packed else _lines)(path, source))
+    return (yield from (_packs if is_packed else _lines)(path, source, bytes_max))
 
 
-def _lines(path: Path, source: IO[bytes]) -> Generator[_Unit, None, Trailer]:
+def _lines(path: Path, source: IO[bytes], bytes_max: int) -> Generator[_Unit, None, Trailer]:
     number = 1
     last = ""
     while True:
         number += 1
         where = f"line {number}"
-        data = source.readline(LINE_BYTES_MAX + 1)
-        if len(data) > LINE_BYTES_MAX:
-            raise _fault(path, where, f"a line of more than {LINE_BYTES_MAX} bytes")
+        data = source.readline(bytes_max + 1)
+        if len(data) > bytes_max:
+            raise _fault(path, where, f"a line of more than {bytes_max} bytes")
         trailer = _trailer_of(data)
         if trailer is not None:
             if source.read(1):
@@ -219,7 +226,7 @@ def _trailer_of(data: bytes) -> Trailer:
         return None
 
 
-def _packs(path: Path, source: IO[bytes]) -> Generator[_Unit, None, Trailer]:
+def _packs(path: Path, source: IO[bytes], bytes_max: int) -> Generator[_Unit, None, Trailer]:
     number = 0
     while True:
         number += 1
@@ -234,7 +241,7 @@ def _packs(path: Path, source: IO[bytes]) -> Generator[_Unit, None, Trailer]:
             if trailer is None or source.read(1):
                 raise _CutError("its trailer")
             return trailer
-        if length > LINE_BYTES_MAX or count * DELIVERED_ROW.size > length:
+        if length > bytes_max or count * DELIVERED_ROW.size > length:
             raise _fault(path, where, f"it says {counted(count, 'message')} in {length} bytes")
         data = source.read(length)
         if len(data) < length:

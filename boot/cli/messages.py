@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from hms.boot.cli.exporting import export, import_
+from hms.boot.cli.selection import asked_for, moment, selection_options
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.values import TIMES_OF_A_LETTER
 from hms.boot.counts import counted
 
-__all__ = ["asked_for", "confirm", "message", "selection_options"]
+__all__ = ["confirm", "message"]
 
 message = click.Group(
     "message",
@@ -31,27 +32,8 @@ LISTED = ("id", "time", "kind", "bytes", "count", "state")
 KINDS = ("bytes", "text", "map", "stream", "object", "file", "empty")
 _KIND_MASK = 15
 ARRIVAL_S, ARRIVAL_POLL_S = 10.0, 0.02
+WAITED_MAX, WAIT_POLL_S = 10_000, 0.2
 _TIMES = ("time", "expires", "due")
-
-_SELECTION = (
-    click.option("--id", "ids", multiple=True, help="These; - reads ids from standard input."),
-    click.option("--selector", default="", help='Those that fit, such as "Table > 4".'),
-    click.option("--from", "since", help="Sent at this time or later, such as 2026-05-01T08:00."),
-    click.option("--until", help="Sent before this time."),
-    click.option("--older-than", "older_than_s", type=click.FloatRange(0), help="Seconds."),
-    click.option("--type", "type_", default="", help="Of this JMSType."),
-    click.option("--min-count", type=click.IntRange(0), default=0, help="Delivered so often."),
-    click.option("--state", type=click.Choice(["waiting", "delayed", "in_flight"])),
-    click.option("--limit", type=click.IntRange(1), help="The most messages."),
-    click.option("--newest", is_flag=True, help="The newest first."),
-)
-
-
-def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say which messages are meant."""
-    for option in reversed(_SELECTION):
-        command = option(command)
-    return command
 
 
 def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,38 +42,14 @@ def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--dry-run", "is_dry", is_flag=True, help="Count, and change nothing."),
         click.option("--pause", "is_paused", is_flag=True, help="Consumers get none meanwhile."),
         click.option("--atomic", "is_atomic", is_flag=True, help="All of it as one, or nothing."),
+        click.option(
+            "--wait", "wait_s", type=click.FloatRange(0), help="Seconds for what is in flight."
+        ),
+        click.option("--strict", "is_strict", is_flag=True, help="Exit code 1 for what is left."),
         click.option("--all", "is_all", is_flag=True, help="All of them are meant."),
     ):
         command = option(command)
     return selection_options(command)
-
-
-def asked_for(**chosen: Any) -> dict[str, Any]:
-    """The arguments of where(), from the options."""
-    times = {name: _moment(name, chosen[name]) for name in ("since", "until") if chosen[name]}
-    return {
-        "selector": chosen["selector"],
-        "ids": _ids(chosen["ids"]),
-        "older_than_s": chosen["older_than_s"] or 0,
-        "type": chosen["type_"],
-        "min_count": chosen["min_count"],
-        "state": chosen["state"] or "",
-        "limit": chosen["limit"] or 0,
-        "newest_first": chosen["newest"],
-        **times,
-    }
-
-
-def _ids(given: tuple[str, ...]) -> list[str]:
-    return [id_ for one in given for id_ in (sys.stdin.read().split() if one == "-" else [one])]
-
-
-def _moment(name: str, text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as fault:
-        raise click.UsageError(f"--{name}: {text!r} is no time such as 2026-05-01T08:00") from fault
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 @message.command("list")
@@ -129,38 +87,46 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
 @target_options
 @click.argument("place")
 @click.argument("message_id")
-@click.option("--body", type=click.Choice(["text", "hex"]), default="text", show_default=True)
+@click.option(
+    "--body", type=click.Choice(["text", "hex", "json"]), default="text", show_default=True
+)
 @click.option("--max-bytes", type=click.IntRange(0), default=4096, show_default=True)
 @click.option("--raw", type=click.Path(path_type=Path), help="The body, as it is, into this file.")
 def view(
     target: Target, place: str, message_id: str, body: str, max_bytes: int, raw: Path | None
 ) -> None:
-    """One message of PLACE: header fields, properties and the beginning of its body."""
-    from hms.wire.packed_messages import decode_head  # noqa: PLC0415 - not for --help
+    """One message of PLACE: header fields, properties and the beginning of its body.
+
+    A map, stream or object is shown by its values, a compressed body inflated, where it has at most
+    1 MiB. --body json indents it; --body hex and --raw have its bytes as they are stored.
+    """
+    from hms.boot.body_text import body_text, needs_whole  # noqa: PLC0415 - not for --help
+    from hms.wire.packed_messages import decode_head  # noqa: PLC0415 - the same
 
     with target.connection() as connection:
         wanted = (1 << 30) if raw is not None else max_bytes
         shown = connection.admin.view(place, message_id, wanted)
+        is_whole = body == "json" or (body == "text" and needs_whole(shown["kind"], shown["bytes"]))
+        if is_whole and shown["body"] is not None and len(shown["body"]) < shown["bytes"]:
+            shown = connection.admin.view(place, message_id, shown["bytes"])
     data, head = shown.pop("body"), decode_head(shown.pop("head"))
     if raw is not None:
         if data is None:
             raise click.ClickException("its body is in the log only: receive it, or move it")
-        raw.write_bytes(data)
-        data = data[:max_bytes]
+        try:
+            raw.write_bytes(data)
+        except OSError as fault:
+            raise click.ClickException(f"{raw} cannot be written: {fault.strerror}") from fault
+        data = data if is_whole else data[:max_bytes]
     del shown["has_more"]
     own = {"correlation_id": head.correlation_id, "reply_to": head.reply_to}
     values = {**shown, **own, **dict(head.node), **dict(head.properties)}
     if not target.is_json:
         values = {**_readable(shown), **own, **dict(head.node), **dict(head.properties)}
-    values["body"] = _said(data, body)
+    said = body_text(shown["kind"], data, shown["bytes"], body)
+    values["body"] = said if body == "json" else said[: max_bytes * (3 if body == "hex" else 1)]
     found = {name: value for name, value in values.items() if value is not None}
     show_values(target, found, times=() if target.is_json else (*_TIMES, *TIMES_OF_A_LETTER))
-
-
-def _said(data: bytes | None, how: str) -> str:
-    if data is None:
-        return "(in the log only)"
-    return data.hex(" ") if how == "hex" else data.decode(errors="backslashreplace")
 
 
 @message.command()
@@ -224,7 +190,7 @@ def alter(
     **rest: Any,
 ) -> None:
     """Give waiting messages another priority, time to live or time of delivery."""
-    at = None if deliver_at is None else _moment("deliver-at", deliver_at)
+    at = None if deliver_at is None else moment("deliver-at", deliver_at)
     _change(target, place, "altered", "alter", rest, priority=priority, ttl_s=ttl_s, deliver_at=at)
 
 
@@ -233,6 +199,9 @@ def _change(
 ) -> None:
     is_all, is_dry, is_sure = rest.pop("is_all"), rest.pop("is_dry"), rest.pop("yes")
     is_atomic, is_paused = rest.pop("is_atomic"), rest.pop("is_paused")
+    wait_s, is_strict = rest.pop("wait_s") or 0, rest.pop("is_strict")
+    if wait_s and is_atomic:
+        raise click.UsageError("--wait and --atomic: what is in flight is no part of one record")
     chosen = asked_for(**rest)
     if not (is_all or any(chosen.values())):
         raise click.UsageError("say which messages, such as with --selector or --id, or --all")
@@ -243,21 +212,71 @@ def _change(
         found = found.paused() if is_paused else found
         if is_dry:
             outcome = getattr(found.dry_run(), verb)(**more)
-            _say_outcome(target, place, f"would be {done}", outcome)
+            _say_outcome(target, place, f"would be {done}", outcome, gone=_gone(chosen, outcome))
             return
         confirm(
             f"{place}: {verb}", partial(getattr(found.dry_run(), verb), **more), is_sure=is_sure
         )
         so_far: list[Any] = []
+        out = _in_flight(connection, place, chosen) if wait_s else []
         before = found.forwarded()["came_back"] if more.get("node") else 0
         try:
             outcome = getattr(found, verb)(**more, told=so_far.append)
+            if out and outcome.skipped_in_flight:
+                outcome = _waited(connection, place, out, wait_s, outcome, verb, more)
         except Exception:
             if so_far:
                 click.echo(f"{place}: {so_far[-1].count} {done} before it ended", err=True)
             raise
         away = _await_arrival(found, before) if more.get("node") else {}
-    _say_outcome(target, place, done, outcome, away)
+    gone = _gone(chosen, outcome)
+    _say_outcome(target, place, done, outcome, away, gone=gone)
+    if is_strict and (gone or outcome.skipped_in_flight or outcome.skipped_ordered):
+        sys.exit(1)
+
+
+def _gone(chosen: dict[str, Any], outcome: Any) -> int:
+    """How many of the ids that were named are not there, or do not fit the rest of the choice."""
+    if not chosen["ids"] or chosen["limit"]:
+        return 0
+    found = outcome.count + outcome.skipped_in_flight + outcome.skipped_ordered
+    gone: int = len(set(chosen["ids"])) - found - sum(outcome.left.values())
+    return max(0, gone)
+
+
+def _in_flight(connection: Any, place: str, chosen: dict[str, Any]) -> list[str]:
+    """The ids of what is meant and at consumers now."""
+    found = connection.admin.messages(place).where(
+        **{**chosen, "state": "in_flight", "limit": WAITED_MAX}
+    )
+    return [row["id"] for row in found.list()]
+
+
+def _waited(
+    connection: Any,
+    place: str,
+    ids: list[str],
+    wait_s: float,
+    outcome: Any,
+    verb: str,
+    more: dict[str, Any],
+) -> Any:
+    """The same done to what was in flight, as it comes back; what was acknowledged is gone."""
+    until_s = time.monotonic() + wait_s
+    chosen = connection.admin.messages(place).where(ids=ids)
+    while True:
+        again = getattr(chosen, verb)(**more)
+        outcome = replace(
+            outcome,
+            count=outcome.count + again.count,
+            bytes=outcome.bytes + again.bytes,
+            ids=(*outcome.ids, *again.ids)[:5],
+            skipped_in_flight=again.skipped_in_flight,
+            later=outcome.later + again.later,
+        )
+        if not again.skipped_in_flight or time.monotonic() >= until_s:
+            return outcome
+        time.sleep(WAIT_POLL_S)
 
 
 def _await_arrival(found: Any, before: int) -> dict[str, Any]:
@@ -284,9 +303,16 @@ def confirm(what: str, count: Callable[[], Any], *, is_sure: bool) -> None:
 
 
 def _say_outcome(
-    target: Target, place: str, done: str, outcome: Any, away: dict[str, Any] | None = None
+    target: Target,
+    place: str,
+    done: str,
+    outcome: Any,
+    away: dict[str, Any] | None = None,
+    *,
+    gone: int = 0,
 ) -> None:
-    """What was done, and what was left out and why. away: of those that went to another node."""
+    """What was done, and what was left out and why. away: of those that went to another node; gone:
+    so many that were named are not there."""
     away = away or {}
     count = max(0, outcome.count - away.get("came_back", 0) - away.get("on_their_way", 0))
     text = f"{place}: {count} {done}"
@@ -300,6 +326,8 @@ def _say_outcome(
         text += f", skipped {outcome.skipped_in_flight} (in flight)"
     if outcome.skipped_ordered:
         text += f", skipped {outcome.skipped_ordered} (others wait for them)"
+    if gone:
+        text += f", {gone} not there"
     if outcome.later:
         text += f"; {outcome.later} of them follow when their bodies are read"
     said = {
@@ -311,5 +339,6 @@ def _say_outcome(
         "ids": list(outcome.ids),
         **away,
         **({"left": dict(outcome.left)} if outcome.left else {}),
+        **({"not_there": gone} if gone else {}),
     }
     target.say(text, said)

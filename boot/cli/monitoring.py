@@ -3,13 +3,18 @@
 import contextlib
 import json
 import signal
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hms.boot.cli.target import Target, target_options
 from hms.boot.monitoring.families import exposition
 from hms.boot.monitoring.health import Health, health_of
+
+if TYPE_CHECKING:
+    from hms.boot.entries import Config, Node
+    from hms.boot.web.console_history import HistoryPlace
 
 __all__ = ["health", "metrics", "web"]
 
@@ -113,14 +118,17 @@ def web(
     """
     if target.address:
         raise click.UsageError("hms web reads the node's health on its machine, by --config")
-    import hms  # noqa: PLC0415 - the help loads no messaging
-    from hms.boot.web.console import Console  # noqa: PLC0415
+    from hms.boot.web.console import Console  # noqa: PLC0415 - the help loads no messaging
+    from hms.boot.web.console_files import Files  # noqa: PLC0415
+    from hms.boot.web.console_history import History  # noqa: PLC0415
     from hms.boot.web.console_node import NodePages  # noqa: PLC0415
+    from hms.boot.web.console_rules import Rules  # noqa: PLC0415
     from hms.boot.web.console_sessions import Sessions  # noqa: PLC0415
     from hms.boot.web.http_server import WebServer  # noqa: PLC0415
     from hms.boot.web.node_link import NodeLink  # noqa: PLC0415
     from hms.boot.web.node_place import NodePlace  # noqa: PLC0415
     from hms.boot.web.site import Site  # noqa: PLC0415
+    from hms.client.connection import Connection  # noqa: PLC0415
 
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
@@ -131,28 +139,33 @@ def web(
     config = target.config()
     node = config.node(target.node_name)
 
-    def connect(user: str = "", password: str = "") -> "hms.Connection":
-        return hms.connect(
-            node.listen[0],
-            user=user,
-            password=password,
-            client_name="hms web",
-            reconnect=False,
-            request_timeout_s=4,
-            connect_timeout_s=4,
-        )
+    def connect(user: str = "", password: str = "", **options: Any) -> Connection:
+        own: dict[str, Any] = {
+            "client_name": "hms web",
+            "reconnect": False,
+            "request_timeout_s": 4,
+            "connect_timeout_s": 4,
+        }
+        given = {"user": user, "password": password, **own, **options}
+        return Connection(node.listen[0], **given).open()
 
     link = NodeLink(connect)
     sessions = Sessions(connect, is_secured=node.security is not None)
     about_node = NodePages(NodePlace(config.path, node.name))
+    files = Files()
+    groups = (
+        files.group,
+        History(_history_of(target, config, node)).group,
+        Rules(config.letter_handlers_of(node), lambda: int(time.time() * 1000)).group,
+    )
     console = Console(
-        node.name, lambda: health_of(node), sessions, about_node.pages, about_node.orders
+        node.name, lambda: health_of(node), sessions, groups, about_node.pages, about_node.orders
     )
     site = Site(
         node.name, lambda: health_of(node), link, " ".join(names), series_max, console.handle
     )
     try:
-        server = WebServer(host, int(port), site.handle, frozenset(hosts))
+        server = WebServer(host, int(port), site.handle, frozenset(hosts), uploads=console.uploads)
     except OSError as fault:
         raise click.ClickException(f"cannot listen at {listen}: {fault.strerror}") from fault
     shown = f"[{host}]" if ":" in host else host
@@ -162,5 +175,15 @@ def web(
     with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever(poll_interval=0.5)
     about_node.close()
+    files.close()
     sessions.close()
     link.close()
+
+
+def _history_of(target: Target, config: "Config", node: "Node") -> "HistoryPlace":
+    """Where the history of a node is."""
+    from hms.boot.cli.target import store_of  # noqa: PLC0415 - the help loads no store
+    from hms.boot.web.console_history import HistoryPlace  # noqa: PLC0415 - the same
+
+    is_first = config.node().name == node.name
+    return HistoryPlace(lambda: store_of(node), node.listen[0], target.path if is_first else None)

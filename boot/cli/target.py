@@ -16,7 +16,14 @@ from hms.boot.cli.values import print_values
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
 
-__all__ = ["Target", "address_and_store", "show_table", "show_values", "target_options"]
+__all__ = [
+    "Target",
+    "address_and_store",
+    "show_table",
+    "show_values",
+    "store_of",
+    "target_options",
+]
 
 
 ANSWER_S = 30.0
@@ -74,17 +81,22 @@ class Target:
 def address_and_store(path: Path) -> tuple[str, Path]:
     """Of the first node of a configuration: what commands over the history are given."""
     from hms.boot.config import load  # noqa: PLC0415 - only for these
-    from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - the help loads no messaging
 
     node = load(path).node()
+    return node.listen[0], store_of(node)
+
+
+def store_of(node: "Node") -> Path:
+    """Where the history of a node is; NotSupported where it is in a database."""
+    from hms.boot.log_folder import log_folder  # noqa: PLC0415 - the help loads no store
+    from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - nor messaging
+
     if node.database is not None:
         raise NotSupported(
             feature="hms history on a database store",
             instead="Its records stand in the table that ends in log; read them with SQL.",
         )
-    from hms.boot.log_folder import log_folder  # noqa: PLC0415 - the help loads no store
-
-    return node.listen[0], log_folder(node)
+    return log_folder(node)
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:

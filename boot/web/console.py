@@ -5,17 +5,20 @@ the session's token, and its Origin must be this server: another site can send n
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
 
+from hms.boot.body_text import body_text, needs_whole
 from hms.boot.monitoring.health import Health
 from hms.boot.web.console_orders import ORDERS, Order, Refused, number_of
-from hms.boot.web.console_pages import PAGES, Shown, box
+from hms.boot.web.console_pages import PAGES, box
 from hms.boot.web.console_sessions import ConsoleSession, Sessions
-from hms.boot.web.http_server import Answer, Request
+from hms.boot.web.http_server import Answer, Body, Request
 from hms.boot.web.markup import Html, button, field, form, join, link, page, shown, table, time_text
+from hms.boot.web.markup import text as text_of
+from hms.boot.web.page_group import Ask, PageGroup, Shown, see_other
 from hms.boot.web.style import STYLE
 from hms.errors.catalogue import NotAuthorized
 from hms.errors.tree import HmsError
@@ -33,13 +36,15 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Console:
-    """handle() in any thread. pages, orders: further ones."""
+    """handle() in any thread. groups: pages that have modules of their own; pages, orders: further
+    ones of the console's own kinds."""
 
     def __init__(
         self,
         node: str,
         health: Callable[[], Health],
         sessions: Sessions,
+        groups: Sequence[PageGroup] = (),
         pages: Mapping[str, Listed] = NOTHING,
         orders: Mapping[str, Order] = NOTHING,
     ) -> None:
@@ -58,12 +63,21 @@ class Console:
             "/clients": self._clients,
             "/client": self._client,
         }
+        self._posts: dict[str, Ask] = {}
+        self.uploads: dict[str, Callable[[Request, Body], Answer]] = {}
+        for group in groups:
+            self._pages |= {path: partial(self._of_group, ask) for path, ask in group.pages.items()}
+            self._posts |= group.posts
+            self.uploads |= {
+                path: partial(self._uploaded, take) for path, take in group.uploads.items()
+            }
 
     def handle(self, request: Request) -> Answer | None:
         """The answer; None when it is no page of the console."""
         if request.path == "/console.css":
             return Answer(STYLE.encode(), "text/css; charset=utf-8")
-        if request.path in ("/login", "/logout", "/order"):
+        is_post = request.method == "POST" and request.path in self._posts
+        if is_post or request.path in ("/login", "/logout", "/order"):
             return self._posted(request)
         if request.path not in self._pages and request.path not in self._listed_pages:
             return None
@@ -74,10 +88,7 @@ class Console:
             if self._sessions.is_secured:
                 return self._login_page("")
             session, cookie = self._sessions.begin()
-        try:
-            answer = self._pages.get(request.path, self._listed)(request, session)
-        except HmsError as error:
-            answer = self._fault("The node refuses", str(error), session)
+        answer = self._asked(self._pages.get(request.path, self._listed), request, session)
         headers = {"Set-Cookie": cookie} if cookie else {}
         return Answer(answer.body, answer.content_type, answer.status, headers)
 
@@ -86,8 +97,7 @@ class Console:
     def _posted(self, request: Request) -> Answer:
         if request.method != "POST":
             return Answer(b"only POST\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
-        origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
-        if origin != f"http://{host}":
+        if not _is_ours(request):
             return self._fault("Refused", "The form was not sent by this console.", None)
         given = {name: values[-1] for name, values in request.form.items()}
         if request.path == "/login":
@@ -97,22 +107,40 @@ class Console:
             return self._fault("Refused", "The session is over: open the page anew.", None)
         if request.path == "/logout":
             self._sessions.end(session)
-            return _see("/")
-        return self._order(request, given, session)
+            return see_other("/")
+        return self._ordered(request, given, session)
+
+    def _uploaded(
+        self,
+        take: Callable[[Request, ConsoleSession, Body], Shown | Answer],
+        request: Request,
+        body: Body,
+    ) -> Answer:
+        """A form with a file; take: checks its token before it keeps the file."""
+        if not _is_ours(request):
+            return self._fault("Refused", "The form was not sent by this console.", None)
+        session = self._sessions.find(request.headers.get("cookie", ""))
+        if session is None:
+            return self._fault("Refused", "The session is over: open the page anew.", None)
+        ask = partial(self._of_group, lambda request, session: take(request, session, body))
+        return self._asked(ask, request, session)
 
     def _login(self, given: dict[str, str]) -> Answer:
         if not self._sessions.is_secured:
-            return _see("/")
+            return see_other("/")
         try:
             _, cookie = self._sessions.begin(given.get("user", ""), given.get("password", ""))
         except HmsError:
             return self._login_page("The node did not take user and password.")
-        answer = _see("/")
+        answer = see_other("/")
         return Answer(
             answer.body, status=answer.status, headers={**answer.headers, "Set-Cookie": cookie}
         )
 
-    def _order(self, request: Request, given: dict[str, str], session: ConsoleSession) -> Answer:
+    def _ordered(self, request: Request, given: dict[str, str], session: ConsoleSession) -> Answer:
+        if request.path in self._posts:
+            ask = partial(self._of_group, self._posts[request.path])
+            return self._asked(ask, request, session)
         order = self._orders.get(given.get("action", ""))
         if order is None:
             return self._fault("Refused", "There is no such order.", session)
@@ -121,11 +149,10 @@ class Console:
             with session.connection() as connection:
                 if is_sure:
                     said = order.do(connection, request.form)
-                    back = order.back(request.form)
-                    return _see(f"{back}{'&' if '?' in back else '?'}{urlencode({'said': said})}")
+                    return see_other(order.back(request.form), said)
                 meant = order.preview(connection, request.form)
         except Refused as why:
-            return self._fault("Nothing was done", str(why), session)
+            return self._fault(why.title, str(why), session)
         except HmsError as error:
             return self._fault("The node refuses", str(error), session)
         kept = {name: values for name, values in request.form.items() if name != "sure"}
@@ -267,22 +294,43 @@ class Console:
             button("Copy", "copy"),
             button("Expire", "expire"),
             button("Delete", "delete"),
+            field("priority", "Priority, 0 to 9"),
+            field("ttl", "Seconds to live, 0: for ever"),
+            field("due", "Not before (UTC), such as 2026-05-01T08:00"),
+            button("Alter", "alter"),
+            button("Export those chosen", "export", "/export"),
         ]
         chosen = form("/order", orders, {"place": place, "token": session.token})
-        return self._page(f"Messages of {place}", [find, chosen], session, request)
+        kept = {"place": place, "selector": selector, "token": session.token}
+        all_of_them = "what the selector finds" if selector else "all of them"
+        export = form("/export", [button(f"Export {all_of_them}")], kept)
+        into = link("/import", "Import messages", into=place)
+        return self._page(
+            f"Messages of {place}", [find, chosen, export, text_of(into)], session, request
+        )
 
     def _message(self, request: Request, session: ConsoleSession) -> Answer:
         place, message_id = request.argument("place"), request.argument("id")
+        how = request.argument("as", "text")
         with session.connection() as connection:
             said = connection.admin.view(place, message_id, BODY_BYTES)
+            is_whole = needs_whole(said["kind"], said["bytes"])
+            if is_whole and said["body"] is not None and len(said["body"]) < said["bytes"]:
+                said = connection.admin.view(place, message_id, said["bytes"])
         data, head = said.pop("body"), decode_head(said.pop("head"))
         known = {**said, **dict(head.node), **dict(head.properties)}
         facts = [{"what": name, "value": value} for name, value in known.items()]
-        text = "(in the log only)" if data is None else data.decode(errors="backslashreplace")
-        body = Html(f"<h2>Body</h2><pre>{shown(text)}</pre>")
+        text = body_text(said["kind"], data, said["bytes"], "hex" if how == "hex" else "text")
+        other = "text" if how == "hex" else "hex"
+        more = {"place": place, "id": message_id, "as": other}
+        body = Html(
+            f"<h2>Body</h2><pre>{shown(text[: 3 * BODY_BYTES])}</pre>"
+            f"<p>{link('/message', f'As {other}', **more)}</p>"
+        )
         back = link("/messages", "All messages", place=place)
+        past = text_of(link("/history", "What happened to it", id=message_id))
         return self._page(
-            f"Message {message_id}", [back, table(facts, "Head", ""), body], session, request
+            f"Message {message_id}", [back, table(facts, "Head", ""), body, past], session, request
         )
 
     def _letters(self, request: Request, session: ConsoleSession) -> Answer:
@@ -304,6 +352,7 @@ class Console:
             reasons = [{"reason": reason, "letters": n} for reason, n in counts.most_common()]
             parts.insert(0, table(reasons, "Of those shown, by reason", ""))
         parts = parts or [Html("<p>No queue of dead letters that you may see.</p>")]
+        parts.append(text_of(link("/rules", "Rules for dead letters")))
         return self._page("Dead letters", parts, session, request)
 
     def _clients(self, request: Request, session: ConsoleSession) -> Answer:
@@ -341,6 +390,22 @@ class Console:
             table(facts, "Client", ""),
         ]
         return self._page(f"Client {text}", parts, session, request)
+
+    def _asked(self, ask: Page, request: Request, session: ConsoleSession) -> Answer:
+        """The answer, or a page that says why there is none."""
+        try:
+            return ask(request, session)
+        except Refused as why:
+            return self._fault(why.title, str(why), session)
+        except HmsError as error:
+            return self._fault("The node refuses", str(error), session)
+
+    def _of_group(self, ask: Ask, request: Request, session: ConsoleSession) -> Answer:
+        found = ask(request, session)
+        if isinstance(found, Answer):
+            return found
+        title, parts = found
+        return self._page(title, parts, session, request)
 
     def _listed(self, request: Request, session: ConsoleSession) -> Answer:
         with session.connection() as connection:
@@ -396,8 +461,9 @@ def link_back(path: str) -> Html:
     return Html(f'<p><a href="{shown(path)}">Do nothing</a></p>')
 
 
-def _see(path: str) -> Answer:
-    return Answer(b"", status=HTTPStatus.SEE_OTHER, headers={"Location": path})
+def _is_ours(request: Request) -> bool:
+    """Whether a form was sent by a page of this server."""
+    return request.headers.get("origin", "") == f"http://{request.headers.get('host', '')}"
 
 
 def _letter(place: str, row: dict[str, Any]) -> dict[str, Any]:

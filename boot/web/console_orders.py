@@ -2,23 +2,35 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 import hms
 from hms.boot.counts import counted
+from hms.client.message_admin import Messages
+from hms.errors.tree import HmsError
 
-__all__ = ["ORDERS", "Order", "Refused"]
+__all__ = ["ORDERS", "Order", "Refused", "Stopped"]
 
 Form = Mapping[str, Sequence[str]]
 HOURS_MAX = 24 * 365
 DIGITS_MAX = 9
+PRIORITY_MAX = 9
 HEURISTIC = "In the transaction manager's stead, though others may have done otherwise:"
 
 
 class Refused(Exception):  # noqa: N818 - it says what is missing in a form
     """A form without what its order needs."""
+
+    title = "Nothing was done"
+
+
+class Stopped(Refused):
+    """An order that did a part of what it should."""
+
+    title = "Stopped before the end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,10 @@ def _meant(outcome: Any, verb: str) -> str:
     text = f"{verb} {counted(outcome.count, 'message')}: {' '.join(outcome.ids)}"
     if outcome.skipped_in_flight:
         text += f"; {outcome.skipped_in_flight} are in flight and stay"
+    if outcome.skipped_ordered:
+        text += f"; for {outcome.skipped_ordered} others wait, and they stay"
+    for why, number in outcome.left.items():
+        text += f"; {number} stay ({why.replace('_', ' ')})"
     return text
 
 
@@ -254,43 +270,78 @@ def _number(form: Form) -> int:
 
 
 def _about_messages(
-    label: str, act: Callable[[Any, str], Any], will: str, has: str, to_what: str = ""
+    label: str,
+    act: Callable[..., Any],
+    will: str,
+    has: str,
+    to_what: str = "",
+    more: Callable[[Form], dict[str, Any]] = lambda _: {},
 ) -> Order:
     """About the messages that a form chooses. act: what becomes of the choice; to_what: what the
-    field says that tells where they go, "" for orders without one."""
+    field says that tells where they go, "" for orders without one; more: what else the form says.
+    """
 
-    def told(connection: Any, form: Form, *, is_dry: bool) -> str:
+    def said(connection: Any, form: Form, *, is_dry: bool) -> str:
         to = _one(form, "to", to_what) if to_what else ""
+        given = ({"to": to} if to else {}) | more(form)
         chosen = _chosen(connection, form)
-        done = act(chosen.dry_run() if is_dry else chosen, to)
-        return _meant(done, (will if is_dry else has).format(to=to))
+        word, so_far = (will if is_dry else has).format(to=to), list[Any]()
+        try:
+            done = act(chosen.dry_run() if is_dry else chosen, **given, told=so_far.append)
+        except HmsError as error:
+            if is_dry or not so_far or not so_far[-1].count:
+                raise
+            raise Stopped(f"{error} {_meant(so_far[-1], word)}; nothing further.") from error
+        return _meant(done, word)
 
-    return Order(label, partial(told, is_dry=True), partial(told, is_dry=False), _of_messages)
+    return Order(label, partial(said, is_dry=True), partial(said, is_dry=False), _of_messages)
+
+
+def _altered(form: Form) -> dict[str, Any]:
+    """What a form says of another priority, time to live or time of delivery."""
+    given = {name: form.get(name, [""])[-1].strip() for name in ("priority", "ttl", "due")}
+    if not any(given.values()):
+        raise Refused("Say a priority, a time to live or a time of delivery.")
+    found: dict[str, Any] = {}
+    if given["priority"]:
+        found["priority"] = number_of(given["priority"])
+        if found["priority"] is None or found["priority"] > PRIORITY_MAX:
+            raise Refused(f"A priority is a number from 0 to {PRIORITY_MAX}.")
+    if given["ttl"]:
+        found["ttl_s"] = number_of(given["ttl"])
+        if found["ttl_s"] is None:
+            raise Refused("A time to live is a number of seconds.")
+    if given["due"]:
+        try:
+            due = datetime.fromisoformat(given["due"])
+        except ValueError as fault:
+            raise Refused("A time is written such as 2026-05-01T08:00.") from fault
+        found["deliver_at"] = due if due.tzinfo is not None else due.replace(tzinfo=UTC)
+    return found
 
 
 ORDERS: Mapping[str, Order] = {
     "move": _about_messages(
         "Move",
-        lambda chosen, to: chosen.move(to=to),
+        Messages.move,
         "Moves to {to}",
         "Moved to {to}:",
         "The queue to move to",
     ),
-    "delete": _about_messages("Delete", lambda chosen, _: chosen.delete(), "Deletes", "Deleted"),
-    "return": _about_messages(
-        "Send back", lambda chosen, _: chosen.send_back(), "Sends back", "Sent back"
-    ),
+    "delete": _about_messages("Delete", Messages.delete, "Deletes", "Deleted"),
+    "return": _about_messages("Send back", Messages.send_back, "Sends back", "Sent back"),
     "purge": Order("Purge", _preview_purge, _purge, _of_queue),
     "pause": Order("Pause", _preview_pausing, _pausing("queue.pause", "is paused"), _of_queue),
     "resume": Order("Resume", _preview_pausing, _pausing("queue.resume", "goes on"), _of_queue),
     "copy": _about_messages(
         "Copy",
-        lambda chosen, to: chosen.copy(to=to),
+        Messages.copy,
         "Copies to {to}",
         "Copied to {to}:",
         "The queue to copy to",
     ),
-    "expire": _about_messages("Expire", lambda chosen, _: chosen.expire(), "Expires", "Expired"),
+    "expire": _about_messages("Expire", Messages.expire, "Expires", "Expired"),
+    "alter": _about_messages("Alter", Messages.alter, "Alters", "Altered", more=_altered),
     "create": Order("Create", _preview_create, _create, _of_queue),
     "remove": Order("Delete the queue", _preview_remove, _remove, _to("/destinations")),
     "send": Order("Send", _preview_send, _send, _of_queue),

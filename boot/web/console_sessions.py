@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import hms
 from hms.errors.tree import HmsError
@@ -26,9 +28,10 @@ COOKIE = "hms_console"
 
 @dataclass(slots=True)
 class _Line:
-    """A connection that one request uses at a time; connect: opens it anew when it is lost."""
+    """A connection that one request uses at a time; connect: opens it anew when it is lost, or
+    another one with the same login, and with options of its own."""
 
-    connect: Callable[[], "hms.Connection"]
+    connect: Callable[..., "hms.Connection"]
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: "hms.Connection | None" = None
 
@@ -64,17 +67,22 @@ class ConsoleSession:
         finally:
             line.lock.release()
 
+    def open(self, **options: Any) -> "hms.Connection":
+        """Another connection with its login, which its caller closes; options: of hms.connect()."""
+        return self.line.connect(**options)
+
     def is_token(self, given: str) -> bool:
         """Whether a form of ours was sent."""
         return hmac.compare_digest(self.token.encode(), given.encode())
 
 
 class Sessions:
-    """connect: opens a connection with a user and a password, "" for none."""
+    """connect: opens a connection with a user and a password, "" for none, and with options of
+    hms.connect() where one needs them."""
 
     def __init__(
         self,
-        connect: Callable[[str, str], "hms.Connection"],
+        connect: Callable[..., "hms.Connection"],
         *,
         is_secured: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -84,7 +92,7 @@ class Sessions:
         self._clock = clock
         self._lock = threading.Lock()
         self._sessions: dict[str, ConsoleSession] = {}
-        self._shared = _Line(lambda: connect("", ""))
+        self._shared = _Line(partial(connect, "", ""))
 
     def find(self, cookies: str) -> ConsoleSession | None:
         """The session of a request's cookies, unless it is over."""
@@ -102,7 +110,7 @@ class Sessions:
         """A new one, and the cookie for it; raises what the node says to the login."""
         line = self._shared
         if self.is_secured:
-            line = _Line(lambda: self._connect(user, password))
+            line = _Line(partial(self._connect, user, password))
             line.connection = line.connect()
         now = self._clock()
         made = ConsoleSession(user, line, secrets.token_urlsafe(32), now, now)

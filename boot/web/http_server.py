@@ -3,6 +3,8 @@
 What a client may cost is bounded: a connection beyond the most is closed at once; one that sends
 its request slowly or reads its answer slowly is cut when its time is over; requests have no body
 but a short form; an answer is made before it is sent, so nothing of the node waits for a reader.
+A page that takes a file, or gives one, says so: its body comes and goes in blocks, and its time
+ends when no block does.
 """
 
 import contextlib
@@ -12,13 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-__all__ = ["Answer", "Request", "WebServer"]
+__all__ = ["Answer", "Body", "Request", "Stream", "WebServer"]
 
 log = logging.getLogger("hms.web")
 
@@ -26,8 +29,12 @@ CONNECTIONS_MAX = 64
 DEADLINE_S = 10.0
 BODY_BYTES_MAX = 64 << 10
 FIELDS_MAX = 300
+LENGTH_DIGITS_MAX = 12
 TARGET_MAX = 4096
 BACKLOG = 128
+BLOCK_BYTES = 64 << 10
+TRANSFER_S = 600.0
+"""So long a file may take in all, however steadily it is read."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -50,28 +57,66 @@ class Request:
     arguments: Mapping[str, list[str]]
     headers: Mapping[str, str]
     form: Mapping[str, list[str]] = field(default_factory=dict)
+    take_time: Callable[[float], None] = lambda _: None
+    """Says that its answer takes so many seconds, which its connection then has from now on."""
 
     def argument(self, name: str, otherwise: str = "") -> str:
         """The last one of that name."""
         return self.arguments.get(name, [otherwise])[-1]
 
 
+class Stream(Protocol):
+    """What is sent in blocks. length: its bytes."""
+
+    length: int
+
+    def read(self, count: int) -> bytes:
+        """The next of them, at most so many; b"" at the end."""
+
+    def close(self) -> None:
+        """It was sent, or nobody reads it any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back, whole."""
+    """What is sent back, whole. stream: instead of a body."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: int = HTTPStatus.OK
     headers: Mapping[str, str] = field(default_factory=dict)
+    stream: Stream | None = None
+
+
+class _Source(Protocol):
+    def read(self, count: int, /) -> bytes: ...
+
+
+class Body:
+    """What a POST brings, read as it comes. length: its bytes; kind: its Content-Type."""
+
+    def __init__(self, source: _Source, length: int, kind: str) -> None:
+        self.length, self.kind = length, kind
+        self._source, self._left = source, length
+
+    def read(self, count: int) -> bytes:
+        """So many bytes, fewer at the end; b"" behind it, and where its sender stopped."""
+        try:
+            data = self._source.read(min(count, self._left))
+        except OSError:
+            data = b""
+        self._left = self._left - len(data) if data else 0
+        return data
 
 
 Handle = Callable[[Request], Answer]
+Upload = Callable[[Request, Body], Answer]
 
 
 class WebServer(TCPServer):
     """Serves in a thread for each connection. hosts: names by which it may be asked, besides its
-    own address: a page of another site that has its name lead here is refused."""
+    own address: a page of another site that has its name lead here is refused. uploads: what takes
+    the file that is posted to a path."""
 
     allow_reuse_address = True
     request_queue_size = BACKLOG
@@ -84,11 +129,13 @@ class WebServer(TCPServer):
         handle: Handle,
         hosts: frozenset[str] = frozenset(),
         *,
+        uploads: Mapping[str, Upload] | None = None,
         connections_max: int = CONNECTIONS_MAX,
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.handle_request_of = handle
+        self.uploads = uploads or {}
         self.deadline_s = deadline_s
         self._connections_max = connections_max
         self._lock = threading.Lock()
@@ -137,6 +184,14 @@ class WebServer(TCPServer):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
+    def take_time(self, request: socket.socket, seconds: float) -> None:
+        """Its connection has so many seconds from now on, unless it was cut."""
+        with self._lock:
+            if self._open.get(request, float("inf")) != float("inf"):
+                self._open[request] = time.monotonic() + seconds
+        with contextlib.suppress(OSError):
+            request.settimeout(max(seconds, self.deadline_s))
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no error of ours."""
 
@@ -163,12 +218,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Order something."""
         length = self.headers.get("Content-Length", "")
+        kind = self.headers.get("Content-Type", "").partition(";")[0].strip()
+        upload = self.server.uploads.get(urlsplit(self.path).path)
+        if upload is not None and kind == "multipart/form-data":
+            self._take(upload, length)
+            return
         if not length.isdigit() or int(length) > BODY_BYTES_MAX:
             self._send(
                 Answer(b"the form is too long\n", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             )
             return
-        kind = self.headers.get("Content-Type", "").partition(";")[0].strip()
         if kind != "application/x-www-form-urlencoded":
             self._send(Answer(b"a form\n", status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE))
             return
@@ -180,22 +239,36 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._answer(form)
 
+    def _take(self, upload: Upload, length: str) -> None:
+        """A file. What is left of one that was refused is read, as a browser reads no answer
+        before it has sent everything."""
+        if not (length.isascii() and length.isdigit() and len(length) <= LENGTH_DIGITS_MAX):
+            self._send(Answer(b"its length is needed\n", status=HTTPStatus.LENGTH_REQUIRED))
+            return
+        body = Body(self.rfile, int(length), self.headers.get("Content-Type", ""))
+        answer = self._answered(lambda request: upload(request, body), {})
+        while body.read(BLOCK_BYTES):
+            continue
+        self._send(answer)
+
     def _answer(self, form: Mapping[str, list[str]]) -> None:
+        self._send(self._answered(self.server.handle_request_of, form))
+
+    def _answered(self, handle: Handle, form: Mapping[str, list[str]]) -> Answer:
         refused = self._refused()
         if refused is not None:
-            self._send(refused)
-            return
+            return refused
         where: SplitResult = urlsplit(self.path)
         arguments = parse_qs(where.query, max_num_fields=100)
         headers = {name.lower(): value for name, value in self.headers.items()}
         method = "GET" if self.command == "HEAD" else self.command
-        request = Request(method, where.path, arguments, headers, form)
+        take_time = partial(self.server.take_time, self.request)
+        request = Request(method, where.path, arguments, headers, form, take_time)
         try:
-            answer = self.server.handle_request_of(request)
+            return handle(request)
         except Exception:
             log.exception("%s %s", method, where.path[:200].encode("unicode_escape").decode())
-            answer = Answer(b"an error of hms web\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._send(answer)
+            return Answer(b"an error of hms web\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _refused(self) -> Answer | None:
         if len(self.path) > TARGET_MAX:
@@ -214,10 +287,26 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(answer.body)
+        stream = answer.stream
+        length = len(answer.body) if stream is None else stream.length
+        self.send_header("Content-Length", str(length))
+        try:
+            self.end_headers()
+            if stream is not None and self.command != "HEAD":
+                self._copy(stream)
+            elif self.command != "HEAD":
+                self.wfile.write(answer.body)
+        finally:
+            if stream is not None:
+                stream.close()
+
+    def _copy(self, stream: Stream) -> None:
+        """A reader has the deadline for each block, and TRANSFER_S for all of them."""
+        until_s = time.monotonic() + TRANSFER_S
+        while block := stream.read(BLOCK_BYTES):
+            left_s = until_s - time.monotonic()
+            self.server.take_time(self.request, min(left_s, self.server.deadline_s))
+            self.wfile.write(block)
 
     def end_headers(self) -> None:
         """What every answer has, those to faulty requests too."""

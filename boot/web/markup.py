@@ -6,7 +6,24 @@ from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
-__all__ = ["Html", "button", "field", "form", "join", "link", "page", "shown", "table", "time_text"]
+__all__ = [
+    "Html",
+    "alert",
+    "area",
+    "button",
+    "choice",
+    "field",
+    "file_form",
+    "form",
+    "join",
+    "link",
+    "page",
+    "shown",
+    "table",
+    "text",
+    "time_text",
+    "typed",
+]
 
 NAVIGATION = (
     ("/", "Overview"),
@@ -17,6 +34,7 @@ NAVIGATION = (
     ("/services", "Services"),
     ("/transactions", "Transactions"),
     ("/schedules", "Schedules"),
+    ("/history", "History"),
     ("/cluster", "Cluster"),
     ("/users", "Users"),
     ("/audit", "Audit"),
@@ -59,10 +77,43 @@ def field(name: str, said: str, value: str = "", *, is_needed: bool = False) -> 
     )
 
 
-def button(text: str, value: str = "") -> Html:
-    """What sends its form."""
+def area(name: str, said: str, value: str = "") -> Html:
+    """Several lines to type in, with their label; a line break before them is not one of them."""
+    return Html(
+        f'<label class="wide">{shown(said)} <textarea name="{escape(name)}" rows="12" '
+        f'spellcheck="false">\n{shown(value)}</textarea></label>'
+    )
+
+
+def choice(name: str, said: str, *, is_chosen: bool = False) -> Html:
+    """A box to tick, with its label."""
+    chosen = " checked" if is_chosen else ""
+    return Html(
+        f'<label class="choice"><input type="checkbox" name="{escape(name)}" value="yes"{chosen}> '
+        f"{shown(said)}</label>"
+    )
+
+
+def text(said: Any) -> Html:
+    """A paragraph."""
+    return Html(f"<p>{shown(said)}</p>")
+
+
+def alert(said: Any) -> Html:
+    """What is wrong."""
+    return Html(f'<p class="bad" role="alert">{shown(said)}</p>')
+
+
+def typed(lines: Any) -> Html:
+    """Lines of a terminal."""
+    return Html(f"<pre>{shown(lines)}</pre>")
+
+
+def button(text: str, value: str = "", path: str = "") -> Html:
+    """What sends its form; path: to somewhere else than its other buttons do."""
     chosen = f' name="action" value="{escape(value)}"' if value else ""
-    return Html(f"<button{chosen}>{shown(text)}</button>")
+    where = f' formaction="{escape(path)}"' if path else ""
+    return Html(f"<button{chosen}{where}>{shown(text)}</button>")
 
 
 def form(
@@ -75,6 +126,19 @@ def form(
         for value in ([values] if isinstance(values, str) else values)
     )
     return Html(f'<form method="{method}" action="{escape(path)}">{kept}{join(parts)}</form>')
+
+
+def file_form(path: str, said: str, parts: Iterable[Any], hidden: Mapping[str, str]) -> Html:
+    """A form with a file, which comes behind everything else; said: what the file is."""
+    kept = "".join(
+        f'<input type="hidden" name="{escape(name)}" value="{shown(value)}">'
+        for name, value in hidden.items()
+    )
+    return Html(
+        f'<form method="post" action="{escape(path)}" enctype="multipart/form-data">{kept}'
+        f'{join(parts)}<label>{shown(said)} <input type="file" name="file" required></label>'
+        f"{button('Check the file')}</form>"
+    )
 
 
 def table(rows: Sequence[Mapping[str, Any]], caption: str, empty: str) -> Html:

@@ -27,10 +27,15 @@ th, td { text-align: left; border-bottom: 1px solid var(--line); padding: .3rem 
   vertical-align: top; }
 th { overflow-wrap: normal; }
 form { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: end; margin: .75rem 0; }
-label { display: flex; flex-direction: column; }
-input, button { font: inherit; color: inherit; background: var(--back); padding: .4rem .6rem;
-  border: 1px solid var(--text); border-radius: .25rem; min-height: 2.5rem; max-width: 100%; }
+label { display: flex; flex-direction: column; max-width: 100%; min-width: 0; }
+input, textarea, button { font: inherit; color: inherit; background: var(--back);
+  padding: .4rem .6rem; border: 1px solid var(--text); border-radius: .25rem;
+  min-height: 2.5rem; max-width: 100%; }
 input[type=checkbox] { min-height: 0; width: 1.25rem; height: 1.25rem; }
+input[type=file] { width: 100%; }
+.choice { flex-direction: row; align-items: center; gap: .5rem; min-height: 2.5rem; }
+.wide { flex: 1 1 100%; }
+textarea { width: 100%; font: .9rem/1.4 ui-monospace, monospace; }
 button { background: var(--bar); cursor: pointer; }
 pre { background: var(--bar); padding: .75rem; overflow-x: auto; white-space: pre-wrap; }
 .bad { color: var(--bad); font-weight: 700; }

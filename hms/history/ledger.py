@@ -8,10 +8,10 @@ still lives, and that one's transaction is rolled back before the ledger is read
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import hms
 from hms.client.connection import Connection
@@ -20,7 +20,7 @@ from hms.errors.catalogue import HistoryError, ReplayConflict, RequestTimeout
 from hms.errors.tree import HmsError
 from hms.history.sink_link import client_secret
 
-__all__ = ["Entry", "Ledger", "forget_run", "known_runs", "open_ledger"]
+__all__ = ["Connect", "Entry", "Ledger", "forget_run", "known_runs", "open_ledger"]
 
 PATIENCE_S = 30.0
 RUN_PROPERTY = "run"
@@ -114,15 +114,20 @@ class Ledger:
             raise RequestTimeout(what=f"the ledger of run {self._run}", timeout_s=PATIENCE_S)
 
 
+Connect = Callable[..., Connection]
+"""Opens a connection with options of Connection."""
+
+
 @contextmanager
-def open_ledger(address: str, run: str) -> Iterator[Ledger]:
-    """The ledger of a run on a connection of its own. What is not committed is rolled back."""
-    connection = Connection(
-        address,
-        client_name="hms history replay",
-        client_secret=client_secret(f"replay {run}", 0),
-        reconnect=False,
-    ).open()
+def open_ledger(address: str, run: str, connect: Connect | None = None) -> Iterator[Ledger]:
+    """The ledger of a run on a connection of its own. What is not committed is rolled back.
+    connect: with another login than that of this process."""
+    options: dict[str, Any] = {
+        "client_name": "hms history replay",
+        "client_secret": client_secret(f"replay {run}", 0),
+        "reconnect": False,
+    }
+    connection = connect(**options) if connect else Connection(address, **options).open()
     try:
         yield Ledger(connection, run)
     except BaseException:

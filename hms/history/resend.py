@@ -14,7 +14,7 @@ from hms.errors.catalogue import (
     TransactionRolledBack,
 )
 from hms.errors.tree import HmsError
-from hms.history.ledger import Entry, Ledger, open_ledger
+from hms.history.ledger import Connect, Entry, Ledger, open_ledger
 
 __all__ = ["NOTHING", "Chunk", "Pack", "Resender", "told"]
 
@@ -63,11 +63,12 @@ NOTHING = Chunk(0, 0, 0, 0, 0, ())
 class Resender:
     """Sends the chunks of one run; leaving its block disconnects, and rolls an open chunk back.
 
-    entry: how far the run has come; None for a run that is new to the node.
+    entry: how far the run has come; None for a run that is new to the node; connect: as of
+    open_ledger().
     """
 
-    def __init__(self, address: str, run: str) -> None:
-        self._address, self._run = address, run
+    def __init__(self, address: str, run: str, connect: Connect | None = None) -> None:
+        self._address, self._run, self._connect = address, run, connect
         self._stack = ExitStack()
         self._producers: dict[tuple[str, str], hms.Producer] = {}
         self._ledger: Ledger | None = None
@@ -143,7 +144,7 @@ class Resender:
     def _open(self) -> None:
         self._producers.clear()
         with ExitStack() as stack:
-            self._ledger = stack.enter_context(open_ledger(self._address, self._run))
+            self._ledger = stack.enter_context(open_ledger(self._address, self._run, self._connect))
             self.entry = self._ledger.read()
             self._stack = stack.pop_all()
 

@@ -7,7 +7,8 @@ delivered, returned, dead-lettered, moved and acknowledged, and where.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ from hms.history.events import Event
 from hms.history.scan import PathName, plan, read_part
 from hms.history.scope import Scope
 
-__all__ = ["Step", "ids_of_trace", "lives", "otlp", "parse_ids", "write"]
+__all__ = ["Step", "ids_of_trace", "last_steps", "lives", "otlp", "parse_ids", "write"]
 
 TRACEPARENT = "traceparent"
 _NEEDED = ("properties", "cause", "transaction", "operation")
@@ -55,19 +56,24 @@ def parse_ids(texts: Iterable[str]) -> frozenset[int]:
     return frozenset(int(text, 16) for text in found)
 
 
-def ids_of_trace(path: PathName, traceparent: str, scope: Scope) -> frozenset[int]:
-    """The messages that carry the context of a trace: its id, or a traceparent with it."""
+def ids_of_trace(
+    path: PathName, traceparent: str, scope: Scope, is_over: Callable[[], bool] = lambda: False
+) -> frozenset[int]:
+    """The messages that carry the context of a trace: its id, or a traceparent with it. is_over:
+    asked now and then, newest part first, ends it before."""
     found = _TRACE_ID.search(traceparent.lower())
     if found is None:
         detail = f"{traceparent!r} has no trace id of 32 hexadecimal digits"
         raise InvalidArgument(what="--traceparent", detail=detail)
     wanted = found[0]
     sent = replace(scope, events=frozenset(("sent", "forwarded")))
-    return frozenset(
-        int(event.message_id, 16)
-        for event in _events(path, sent)
-        if f"-{wanted}-" in _context(event)
-    )
+    ids: set[int] = set()
+    for number, part in enumerate(reversed(plan(path, sent))):
+        if number and is_over():
+            break
+        for batch in read_part(part, sent, ("properties",)):
+            ids |= {int(e.message_id, 16) for e in batch if f"-{wanted}-" in _context(e)}
+    return frozenset(ids)
 
 
 def lives(path: PathName, ids: frozenset[int], scope: Scope) -> list[Step]:
@@ -76,6 +82,27 @@ def lives(path: PathName, ids: frozenset[int], scope: Scope) -> list[Step]:
         return []
     found = [_step(event) for event in _events(path, replace(scope, message_ids=ids))]
     return sorted(found, key=lambda step: step.offset)
+
+
+def last_steps(
+    path: PathName, scope: Scope, most: int, is_over: Callable[[], bool]
+) -> tuple[list[Step], bool]:
+    """The last steps that a scope asks for, at most so many, in the order of the log; and whether
+    the history was looked at until these were there. is_over: asked now and then, ends it before.
+    StoreUnavailable, StoreCorrupt, HistoryGone."""
+    found: list[Step] = []
+    for number, part in enumerate(reversed(plan(path, scope))):
+        if number and is_over():
+            return found, False
+        last = deque[Step](maxlen=most - len(found))
+        for batch in read_part(part, scope, _NEEDED):
+            last.extend(map(_step, batch))
+            if is_over():
+                return [*last, *found], False
+        found = [*last, *found]
+        if len(found) == most:
+            break
+    return found, True
 
 
 def _events(path: PathName, scope: Scope) -> Iterator[Event]:

@@ -5,6 +5,7 @@ bounded number of them, so that a queue of any length costs others no more than 
 after the first chunk is not touched: `end` is the place in the order of arrival at that moment.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,7 @@ __all__ = ["IN_FLIGHT", "Chunk", "Found", "find", "id_of", "is_chosen", "place_o
 
 NEWEST = (1 << 63) - 1
 NO_ID = "is no message id: 12 hexadecimal digits, as hms message list and hms dlq list show them"
+_ID = re.compile("[0-9A-Fa-f]{12}")
 IDS_MAX = 1000
 CHUNK_BYTES = 1 << 20
 """Heads and bodies that a chunk records again."""
@@ -84,10 +86,9 @@ def _subscription(state: State, text: str) -> Subscription:
 
 def id_of(text: str) -> int:
     """A message id as people write it; InvalidArgument."""
-    try:
-        return int(text, 16)
-    except ValueError as fault:
-        raise InvalidArgument(what="id", detail=f"{text!r} {NO_ID}") from fault
+    if _ID.fullmatch(text) is None:
+        raise InvalidArgument(what="id", detail=f"{text!r} {NO_ID}")
+    return int(text, 16)
 
 
 @dataclass(slots=True)

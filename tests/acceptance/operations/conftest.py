@@ -6,17 +6,22 @@ import threading
 import pytest
 from click.testing import CliRunner
 
-import hms
 from hms.boot.cli import main
 from hms.boot.config import load
 from hms.boot.monitoring.health import Health
 from hms.boot.web.console import Console
+from hms.boot.web.console_files import Files
+from hms.boot.web.console_history import History, HistoryPlace
 from hms.boot.web.console_node import NodePages
+from hms.boot.web.console_rules import Rules
 from hms.boot.web.console_sessions import Sessions
 from hms.boot.web.http_server import WebServer
 from hms.boot.web.node_link import NodeLink
 from hms.boot.web.node_place import NodePlace
 from hms.boot.web.site import Site
+from hms.client.connection import Connection
+
+NOW_MS = 1_800_000_000_000
 
 
 @pytest.fixture
@@ -38,9 +43,10 @@ def serving():
     """A console in this process, for a node."""
     closing = []
 
-    def start(address, *, is_secured=False, config_file=None):
-        def connect(user="", password=""):
-            return hms.connect(address, user=user, password=password, reconnect=False)
+    def start(address, *, is_secured=False, store=None, rules=(), history=None, config_file=None):
+        def connect(user="", password="", **options):
+            given = {"user": user, "password": password, "reconnect": False, **options}
+            return Connection(address, **given).open()
 
         def health():
             return Health("node1", "ready", is_live=True, is_ready=True, text="ready")
@@ -52,14 +58,24 @@ def serving():
             about = NodePages(NodePlace(config_file, load(config_file).node().name))
             closing.append(about.close)
             further = {"pages": about.pages, "orders": about.orders}
-        console = Console("node1", health, sessions, **further)
-        server = WebServer(
-            "127.0.0.1", 0, Site("node1", health, link, "", 1000, console.handle).handle
-        )
+        files = Files()
+        place = HistoryPlace(lambda: store, address)
+        past = history or History(place)
+        groups = (files.group, past.group, Rules(rules, lambda: NOW_MS).group)
+        console = Console("node1", health, sessions, groups, **further)
+        site = Site("node1", health, link, "", 1000, console.handle)
+        server = WebServer("127.0.0.1", 0, site.handle, uploads=console.uploads)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         closing.extend(
-            [sessions.close, link.close, server.server_close, thread.join, server.shutdown]
+            [
+                files.close,
+                sessions.close,
+                link.close,
+                server.server_close,
+                thread.join,
+                server.shutdown,
+            ]
         )
         return server
 
@@ -71,4 +87,4 @@ def serving():
 @pytest.fixture
 def serve(node, serving):
     """The console of an open node."""
-    return lambda: serving(node.address)
+    return lambda **more: serving(node.address, store=node.store, **more)

@@ -6,6 +6,7 @@ HMS_PICTURES=FOLDER keeps its pictures, otherwise they are in the folder of the 
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,11 +27,14 @@ MAY = [
     *(f"view {what}:*" for what in ("service", "transaction")),
     *(f"{action} queue:*" for action in ("browse", "produce", "purge", "configure")),
     *(f"{action} queue:HMS.*" for action in ("view", "browse", "purge")),
+    *(f"{action} queue:HMS.REPLAY" for action in ("produce", "consume")),
     "operate client:*",
 ]
 LOOKS_AFTER = ["view node:*", "operate node:*", "audit node:*", "secure user:*", "secure role:*"]
 REFUSED = r"error: Failed to load resource: the server responded with a status of 40[01] \(.*\)"
 """What the browser writes of a page that asks for a login, and of one that says what is missing."""
+EXPECTED = rf"{REFUSED}|failed: http://127\.0\.0\.1:\d+/export"
+"""And of a download: the page stays, so no page came."""
 SAID = "p[role=status]"
 
 
@@ -67,7 +71,7 @@ class Operator:
         return self.page.locator(SAID).inner_text()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_keyboard_alone_does_all_of_it_at_every_width_light_and_dark(tmp_path, serving):
     """At three in the morning on a telephone, and by who sees no screen; what strangers have sent
     stays text, and nothing of it reaches another host."""
@@ -82,12 +86,14 @@ def test_the_keyboard_alone_does_all_of_it_at_every_width_light_and_dark(tmp_pat
         producer = session.producer("orders")
         for _ in range(5):
             producer.send(MARKUP.encode(), {"Who": MARKUP}, type=MARKUP)
-        server = serving(node.address, is_secured=True)
+        rules = SimpleNamespace(name="night", rules=tmp_path / "night.rules", queue="")
+        rules.rules.write_text(f"* {MARKUP}\nACTION(FWD) FWDQ('late')\n")
+        server = serving(node.address, is_secured=True, store=node.store, rules=[rules])
         with opened(browser) as watched:
             operator = Operator(watched, ORIGIN.format(server.port), pictures)
             walk(operator, session, node)
             assert operator.found == []
-            assert [one for one in watched.said() if not re.fullmatch(REFUSED, one)] == []
+            assert [one for one in watched.said() if not re.fullmatch(EXPECTED, one)] == []
         with opened(browser) as watched:
             planted(watched)
 
@@ -145,10 +151,13 @@ def walk(operator, session, node):
     assert operator.order("button[value=resume]") == "orders goes on."
     of_messages(operator, session)
     of_letters(operator, session)
+    of_rules(operator)
+    of_the_past(operator)
+    of_files(operator)
     of_clients(operator, node)
     of_lists(operator)
     operator.go("/queue?name=orders")
-    assert operator.order("button[value=purge]").startswith("Deleted 2 messages")
+    assert operator.order("button[value=purge]").startswith("Deleted 4 messages")
     watched.press("header form button")
     assert page.locator("input[type=password]").count() == 1
 
@@ -169,6 +178,10 @@ def of_messages(operator, session):
     assert "No message is chosen" in page.locator("[role=alert]").inner_text()
     operator.look("fault", LOOKS[1:3])
     operator.go("/messages?place=queue:orders")
+    watched.reach("tbody input")
+    page.keyboard.press("Space")
+    watched.type("input[name=priority]", "7")
+    assert operator.order("button[value=alter]").startswith("Altered 1 message:")
     watched.reach("tbody input")
     page.keyboard.press("Space")
     watched.type("input[name=to]", "late")
@@ -255,6 +268,80 @@ def of_letters(operator, session):
         watched.reach("tbody input")
         page.keyboard.press("Space")
         assert operator.order(f"button[value={button}]").startswith(said)
+
+
+def of_rules(operator):
+    """The node's own table, and one with a fault that is typed and mended."""
+    watched, page = operator.watched, operator.page
+    operator.go("/letters")
+    watched.press("a[href='/rules']")
+    watched.press("a[href='/rules?name=night']")
+    assert MARKUP in page.locator("textarea").input_value()
+    operator.look("rules")
+    watched.type("textarea", "ACTON(FWD) ")
+    watched.press("main form button")
+    assert page.locator("[role=alert]").inner_text().startswith("The table has")
+    operator.look("rules-faulty", LOOKS[1:3])
+    watched.reach("textarea")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("ACTION(DISCARD)")
+    watched.press("main form button")
+    assert "Nothing is done to the letters." in page.locator("main").inner_text()
+    operator.look("rules-tried")
+
+
+def of_the_past(operator):
+    """A message by its link, a place by its name, and the commands of a replay."""
+    watched, page = operator.watched, operator.page
+    operator.go("/messages?place=queue:orders")
+    watched.press("tbody a")
+    watched.press("a[href^='/history?id=']")
+    assert page.locator("tbody tr", has_text="sent").count() >= 1
+    operator.look("history")
+    watched.press("nav a[href='/history']")
+    watched.type("input[name=destination]", "queue:orders")
+    watched.press("main form button")
+    assert page.locator("tbody tr").count() > 5
+    watched.press("a[href='/replay']")
+    watched.type("input[name=destination]", "queue:orders")
+    watched.type("input[name=into]", MARKUP)
+    watched.press("main form button")
+    assert MARKUP in page.locator("pre").first.inner_text().replace("'\"'\"'", "'")
+    operator.look("replay")
+    operator.go("/history?id=nothing")
+    operator.look("history-fault", LOOKS[1:3])
+
+
+def of_files(operator):
+    """What was downloaded is looked at, sent again, and imported; a faulty file is told."""
+    watched, page = operator.watched, operator.page
+    operator.go("/messages?place=queue:orders")
+    watched.reach("form[action='/export'] button")
+    with page.expect_download() as found:
+        page.keyboard.press("Enter")
+    assert found.value.suggested_filename == "queue-orders.jsonl"
+    data = Path(found.value.path()).read_bytes()
+    count = data.count(b"\n") - 2
+    watched.press("a[href^='/import']")
+    operator.look("import")
+    give(operator, "orders.jsonl", data)
+    assert f"{count} messages" in page.locator("main").inner_text()
+    operator.look("import-question", LOOKS[1:3])
+    watched.press("main form button")
+    said = page.locator(SAID).inner_text()
+    assert said.startswith(f"Imported {count} of {count} messages into orders")
+    watched.type("input[name=into]", "orders")
+    give(operator, MARKUP, data[:-50])
+    assert "truncated" in page.locator("[role=alert]").inner_text()
+    operator.look("import-fault", LOOKS[1:3])
+
+
+def give(operator, name, data):
+    """The dialog for files is the browser's own, and no page."""
+    operator.watched.reach("input[type=file]")
+    file = {"name": name, "mimeType": "application/jsonl", "buffer": data}
+    operator.page.locator("input[type=file]").set_input_files(file)
+    operator.watched.press("main form button")
 
 
 def of_clients(operator, node):

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import pytest
@@ -95,10 +96,92 @@ def test_what_is_not_meant_so_is_refused_and_nothing_happens(node, command):
         (["list", "queue:orders", "--selector", "N >"], 1, "HMS-3002"),
         (["list", "orders"], 1, "queue:NAME"),
         (["list", "queue:orders", "--from", "soon"], 2, "soon"),
-        (["view", "queue:orders", "1"], 1, "HMS-4046"),
+        (["view", "queue:orders", "0" * 12], 1, "HMS-4046"),
+        (["view", "queue:orders", "0" * 11], 1, "12 hexadecimal digits"),
+        (["delete", "queue:orders", "--id", "0x0000000001"], 1, "12 hexadecimal digits"),
+        (["move", "queue:orders", "--to", "orders", "--all"], 1, "in orders already"),
+        (["export", "queue:orders", "--to", "f", "--id", "0" * 11], 1, "12 hexadecimal digits"),
     ):
         assert said in command("message", *words, code=code)
     assert held(node, "orders") == Counter(range(3))
+
+
+def test_ids_that_are_not_there_are_counted_and_strict_tells_by_its_code(node, command):
+    """A consumer has taken one between the list and the command."""
+    ids = fill(node, 3)
+    words = ("message", "delete", "queue:orders", "--id", ids[0], "--id", "0" * 12)
+    dry = command(*words, "--dry-run")
+    assert (dry["would_be_deleted"], dry["not_there"]) == (1, 1)
+    done = command(*words)
+    assert (done["deleted"], done["not_there"]) == (1, 1)
+    assert '"not_there": 2' in command(*words, "--strict", code=1)
+    assert "not_there" not in command("message", "delete", "queue:orders", "--all", "--strict")
+    assert held(node, "orders") == Counter()
+
+
+def test_a_command_waits_for_what_is_in_flight(node, command):
+    """What comes back is moved, what is acknowledged is gone, and nothing else is touched."""
+    ids = fill(node, 4)
+    words = ("message", "move", "queue:orders", "--to", "late", "--all")
+    with hms.connect(node.address) as connection, ThreadPoolExecutor() as pool:
+        session = connection.session(ack=hms.AckMode.CLIENT)
+        consumer = session.consumer("orders", prefetch=2)
+        first, second = consumer.receive(WAIT_S), consumer.receive(WAIT_S)
+        done = command(*words, "--wait", "0.3")
+        assert done["skipped_in_flight"] >= 2
+        assert done["moved"] + done["skipped_in_flight"] == 4
+        waiting = pool.submit(command, *words, "--wait", str(WAIT_S))
+        first.ack()
+        fill(node, 1)
+        consumer.close()
+        session.recover()
+        done = waiting.result(WAIT_S)
+    assert second.message_id == ids[1]
+    assert done["skipped_in_flight"] == 0
+    assert ids[1] in {row["id"] for row in command("message", "list", "queue:late")}
+    assert "atomic" in command(*words, "--wait", "1", "--atomic", code=2)
+
+
+def test_an_export_has_what_was_chosen_and_nothing_else(node, command, tmp_path):
+    """As every other command chooses; --remove removes that alone."""
+    ids = fill(node, 6)
+    file = tmp_path / "some.jsonl"
+
+    def exported(*words):
+        count = command("message", "export", "queue:orders", "--to", str(file), *words)["exported"]
+        lines = file.read_bytes().splitlines()[1:-1]
+        file.unlink()
+        assert len(lines) == count
+        return [json.loads(line)["text" if b'"text"' in line else "base64"] for line in lines]
+
+    assert len(exported()) == 6
+    assert len(exported("--id", ids[1], "--id", ids[4].upper(), "--id", "0" * 12)) == 2
+    assert len(exported("--type", "odd", "--selector", "N > 2")) == 2
+    assert len(exported("--type", "odd", "--limit", "1")) == 1
+    assert len(exported("--from", "2001-01-01", "--until", "2002-01-01")) == 0
+    assert len(exported("--older-than", "3600")) == 0
+    assert len(exported("--min-count", "1")) == 0
+    assert len(exported("--state", "delayed")) == 0
+    assert len(exported("--state", "waiting", "--id", ids[5], "--remove")) == 1
+    assert held(node, "orders") == Counter(range(5))
+    for words in (("--state", "in_flight"), ("--at", "1", "--id", ids[0])):
+        command("message", "export", "queue:orders", "--to", str(file), *words, code=2)
+    assert not file.exists()
+
+
+def test_a_body_is_viewed_by_its_kind(node, command, tmp_path):
+    """Values of a map, a compressed text inflated, and JSON indented."""
+    send_each_kind(node)
+    rows = command("message", "list", "queue:orders")
+    bodies = [command("message", "view", "queue:orders", row["id"])["body"] for row in rows]
+    assert bodies[1] == "text ä"
+    assert bodies[2:5] == ['{"cups": 2, "raw": "78"}', '[1, "x", 2.5]', '{"deep": [1, null]}']
+    assert bodies[6] == ("long " * 5000)[:4096]
+    shown = command("message", "view", "queue:orders", rows[4]["id"], "--body", "json")
+    assert json.loads(shown["body"]) == {"deep": [1, None]}
+    words = ("message", "view", "queue:orders", rows[1]["id"])
+    assert "no JSON" in command(*words, "--body", "json", code=1)
+    assert "cannot be written" in command(*words, "--raw", str(tmp_path), code=1)
 
 
 def test_python_does_the_same_and_waits_or_awaits(node):

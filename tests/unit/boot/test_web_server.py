@@ -253,3 +253,104 @@ def test_what_there_is_not_is_said(serve, site):
     assert _get(server, "/metrics", method="POST", **{"Content-Length": "99999999"})[0] == 413
     assert _get(server, "/metrics", method="POST", **{"Content-Length": "2"})[0] == 415
     assert [_get(server, page)[0] for page in ("/livez", "/readyz", "/healthz")] == [200] * 3
+
+
+class _Blocks:
+    """A file of so many bytes, that says when it is not needed any more."""
+
+    def __init__(self, length):
+        self.length = self.left = length
+        self.is_closed = False
+
+    def read(self, count):
+        data = b"x" * min(count, self.left)
+        self.left -= len(data)
+        return data
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_a_file_is_sent_in_blocks_and_let_go_whoever_reads_it(serve, connect):
+    """To the end, by a HEAD, or by one who goes away in the middle."""
+    made = []
+
+    def give(_):
+        made.append(_Blocks(3 << 20))
+        return Answer(b"", stream=made[-1])
+
+    server = serve(give)
+    status, body, headers = _get(server, "/")
+    assert (status, len(body), headers["Content-Length"]) == (200, 3 << 20, str(3 << 20))
+    assert _get(server, "/", method="HEAD")[1] == b""
+    made.append(None)
+    reader = connect(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert reader.recv(1)
+    reader.close()
+    wait_until(lambda: made[-1] is not None and made[-1].is_closed)
+    assert [one.is_closed for one in made if one] == [True] * 3
+    assert made[-1].left
+
+
+def test_who_reads_a_file_steadily_has_more_time_and_who_stops_is_cut(serve, connect):
+    """The deadline is one for each block."""
+    server = serve(lambda _: Answer(b"", stream=_Blocks(64 << 20)), deadline_s=0.3)
+    reader = connect(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert reader.recv(1)
+    wait_until(lambda: not server._open)
+
+
+def test_a_page_that_takes_a_file_gets_it_in_blocks_and_others_get_none(serve):
+    """What it leaves is read, so that the sender hears why."""
+
+    def take(request, body):
+        return Answer(f"{request.path} {body.length} {len(body.read(3))}".encode())
+
+    server = serve(_echo, uploads={"/up": take})
+
+    def post(path, data, **headers):
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        try:
+            connection.request("POST", path, data, {"Content-Type": KIND, **headers})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    assert post("/up", b"x" * (5 << 20)) == (200, f"/up {5 << 20} 3".encode())
+    assert post("/up", b"x", **{"Content-Length": "-1"})[0] == 411
+    assert post("/up", b"x", Host="evil.example")[0] == 421
+    assert post("/other", b"x")[0] == 415
+    assert post("/other", b"x" * 100_000)[0] == 413
+
+
+KIND = "multipart/form-data; boundary=x"
+
+
+def test_a_page_may_say_that_its_answer_takes_time(serve):
+    """Else it would be cut before it is there."""
+    gate = threading.Event()
+
+    def slow(request):
+        if request.path == "/long":
+            request.take_time(60)
+        gate.wait(20)
+        return Answer(b"done")
+
+    server = serve(slow, deadline_s=0.2)
+    results = {}
+
+    def ask(path):
+        try:
+            results[path] = _get(server, path)[1]
+        except OSError:
+            results[path] = b""
+
+    threads = [threading.Thread(target=ask, args=(path,)) for path in ("/long", "/short")]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: server.cut == 1)
+    gate.set()
+    for thread in threads:
+        thread.join()
+    assert results == {"/long": b"done", "/short": b""}
