@@ -11,7 +11,7 @@ import click
 
 from hms.boot.cli.cells import written_time
 from hms.boot.cli.letter_rules import check, handle, reload, simulate
-from hms.boot.cli.messages import confirm
+from hms.boot.cli.messages import confirm, tell_of_more
 from hms.boot.cli.selection import asked_for, selection_options
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
@@ -31,6 +31,18 @@ CHUNKS_A_SECOND = 4
 _HOUR = len("2026-01-01T00")
 
 
+def _checked_reason(_context: click.Context, _option: click.Parameter, value: str | None) -> Any:
+    """One that no letter can have would find none, as if there were none."""
+    from hms.boot.kinds import did_you_mean  # noqa: PLC0415 - not for --help
+    from hms.engine.queue.dead_letters import DeadReason  # noqa: PLC0415 - the same
+
+    known = tuple(str(one) for one in DeadReason)
+    if value and value not in known:
+        hint = did_you_mean(value, known) or f"; known are {', '.join(known)}"
+        raise click.BadParameter(f"there is no reason {value!r}{hint}")
+    return value
+
+
 def _checked_origin(_context: click.Context, _option: click.Parameter, value: str | None) -> Any:
     if value and ":" not in value:
         raise click.BadParameter(f"write queue:{value} or topic:{value}")
@@ -39,7 +51,9 @@ def _checked_origin(_context: click.Context, _option: click.Parameter, value: st
 
 _LETTERS = (
     click.option("--queue", default="", help="Of this queue alone, such as HMS.DLQ."),
-    click.option("--reason", help="Such as REDELIVERY_LIMIT, REJECTED or EXPIRED."),
+    click.option(
+        "--reason", callback=_checked_reason, help="Such as REDELIVERY_LIMIT, REJECTED or EXPIRED."
+    ),
     click.option(
         "--origin", callback=_checked_origin, help="Where they came from, such as queue:orders."
     ),
@@ -112,6 +126,8 @@ def list_(target: Target, queue: str, **chosen: Any) -> None:
     """Each dead letter with its reason and origin; 1,000 of each queue unless limited."""
     with target.connection() as connection:
         rows = list(_rows(connection, queue, _asked(chosen)))
+    for name, shown in Counter(row["queue"] for row in rows).items():
+        tell_of_more(f"queue:{name}", shown, chosen["limit"])
     empty = "there is no such dead letter"
     show_table(target, rows, empty=empty, columns=COLUMNS, times=("at",))
 
@@ -225,7 +241,7 @@ def _telling(name: str, done: str) -> Iterator[Callable[[Any], None]]:
     so_far: list[Any] = []
     try:
         yield so_far.append
-    except Exception:
+    except (Exception, KeyboardInterrupt):
         if so_far:
             click.echo(f"{name}: {so_far[-1].count} {done} before it ended", err=True)
         raise

@@ -234,7 +234,7 @@ def import_(
     try:
         if not is_dry:
             sent, left = send_file(partial(_open, target), file, name, queue, keeps=keeps)
-    except HmsError as error:
+    except (HmsError, KeyboardInterrupt) as error:
         for note in getattr(error, "__notes__", ()):
             click.echo(f"{queue}: {note}", err=True)
         raise
@@ -314,7 +314,7 @@ def send_file(
                 sender.send(chunk, entry)
                 if is_staged:
                     left = dict(imported.take_ids(to=to).left)
-            except HmsError as error:
+            except (HmsError, KeyboardInterrupt) as error:
                 done = sender.entry.next_offset if sender.entry is not None else 0
                 error.add_note(
                     f"{done} of {counted(file.length, 'message')} are imported. The same import "

@@ -16,7 +16,7 @@ from hms.boot.counts import counted
 if TYPE_CHECKING:
     from hms.client.letter_rules.rules_table import Table
 
-__all__ = ["check", "handle", "missing_queues", "reload", "simulate"]
+__all__ = ["check", "handle", "missing_queues", "no_text", "reload", "simulate"]
 
 RELOAD_S = 60.0
 
@@ -198,7 +198,14 @@ def _text(rules: Path) -> str:
     except OSError as fault:
         raise click.ClickException(f"{rules} cannot be read: {fault.strerror}") from fault
     except UnicodeDecodeError as fault:
-        raise click.ClickException(f"{rules} is no text in UTF-8: {fault}") from fault
+        raise click.ClickException(f"{rules}:{no_text(fault)}") from fault
+
+
+def no_text(fault: UnicodeDecodeError) -> str:
+    """Line, column and fault of bytes that are no UTF-8."""
+    before = bytes(fault.object[: fault.start])
+    line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode()) + 1
+    return f"{line}:{column}: byte {fault.object[fault.start]:#04x} is no UTF-8"
 
 
 @click.command()

@@ -8,6 +8,7 @@ not sent.
 import hashlib
 import json
 import os
+import re
 import stat
 import struct
 import zlib
@@ -51,6 +52,8 @@ _READ_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 30
 HEADER_BYTES_MAX = 1 << 20
 PRIORITY_MAX, MS_MAX = 9, 1 << 48
+TYPE_MAX = 255
+_ID = re.compile("[0-9a-f]{12}")
 _KINDS = frozenset(kind | more for kind in range(KIND_NONE + 1) for more in (0, KIND_COMPRESSED))
 _read_line = msgspec.json.Decoder(Line)
 Trailer = dict[str, Any] | None
@@ -183,7 +186,7 @@ def _header(path: Path, source: IO[bytes], digest: Any = None) -> tuple[str, boo
         detail = f"its format is {said!r}, neither {FORMAT!r} nor {PACK_FORMAT!r}"
         raise _fault(path, "line 1", detail)
     if version != VERSION:
-        detail = f"it is of version {version}; this one reads {VERSION}"
+        detail = f"it is of version {version!r}; this one reads {VERSION}"
         raise _fault(path, "line 1", detail)
     return str(header.get("store", "")), said == PACK_FORMAT
 
@@ -268,11 +271,11 @@ def _message(path: Path, where: str, data: bytes) -> Line:
 
 
 def _checked(path: Path, where: str, line: Line) -> Line:
-    """A message that a node can take; int() of its id is a number."""
+    """A message that a node can take."""
+    _check_names(path, where, line)
     try:
         row, head, _ = line.packed(0)
         decode_head(head)
-        int(line.id, 16)
     except (MessageFormatError, ValueError, struct.error) as fault:
         raise _fault(path, where, str(fault)) from fault
     if line.kind not in _KINDS:
@@ -280,7 +283,7 @@ def _checked(path: Path, where: str, line: Line) -> Line:
     if not 0 <= line.priority <= PRIORITY_MAX:
         raise _fault(path, where, f"its priority is {line.priority}, and at most {PRIORITY_MAX}")
     if not all(0 <= ms < MS_MAX for ms in (line.time_ms, line.expires_ms, line.due_ms)):
-        raise _fault(path, where, "one of its times is none")
+        raise _fault(path, where, "one of its times is no time")
     if len(head) > HEAD_BYTES_MAX or len(row) != ROW.size:
         raise _fault(path, where, f"its head takes {len(head)} bytes")
     if (line.kind & KIND_MASK == KIND_FILE) is not (line.file is not None):
@@ -288,6 +291,16 @@ def _checked(path: Path, where: str, line: Line) -> Line:
     if line.file is not None and not DIGEST.fullmatch(line.file.sha256):
         raise _fault(path, where, "the SHA-256 of its file is none")
     return line
+
+
+def _check_names(path: Path, where: str, line: Line) -> None:
+    """Its id, and the types of its properties."""
+    if _ID.fullmatch(line.id) is None:
+        detail = f"its id {line.id[:20]!r} is none: 12 hexadecimal digits"
+        raise _fault(path, where, detail)
+    for code, _ in (*line.properties.values(), *line.bytes_properties.values()):
+        if code is not None and not 0 <= code <= TYPE_MAX:
+            raise _fault(path, where, f"there is no type {code} of a property")
 
 
 def _check_file(path: Path, where: str, line: Line, known: dict[str, int]) -> None:

@@ -17,7 +17,7 @@ from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.values import TIMES_OF_A_LETTER
 from hms.boot.counts import counted
 
-__all__ = ["confirm", "message"]
+__all__ = ["confirm", "message", "tell_of_more"]
 
 message = click.Group(
     "message",
@@ -32,6 +32,8 @@ LISTED = ("id", "time", "kind", "bytes", "count", "state")
 KINDS = ("bytes", "text", "map", "stream", "object", "file", "empty")
 _KIND_MASK = 15
 ARRIVAL_S, ARRIVAL_POLL_S = 10.0, 0.02
+LISTED_MAX = 1000
+"""Of a list without --limit."""
 WAITED_MAX, WAIT_POLL_S = 10_000, 0.2
 _TIMES = ("time", "expires", "due")
 
@@ -68,11 +70,18 @@ def list_(target: Target, place: str, properties: str, is_count: bool, **chosen:
             target.say(str(outcome.count), {"place": place, "count": outcome.count})
             return
         rows = found.list(properties.replace(",", " ").split())
+    tell_of_more(place, len(rows), chosen["limit"])
     if not target.is_json:
         rows = [_readable(row) for row in rows]
     shown = (*LISTED, *(name for row in rows[:1] for name in row.get("properties", {})))
     empty = f"no such message in {place}"
     show_table(target, rows, empty=empty, columns=shown, times=_TIMES)
+
+
+def tell_of_more(place: str, shown: int, limit: int | None) -> None:
+    """Say that a list may have ended before the place did."""
+    if shown == LISTED_MAX and limit is None:
+        click.echo(f"{place}: the first {shown:,}; --limit shows more", err=True)
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
@@ -224,7 +233,7 @@ def _change(
             outcome = getattr(found, verb)(**more, told=so_far.append)
             if out and outcome.skipped_in_flight:
                 outcome = _waited(connection, place, out, wait_s, outcome, verb, more)
-        except Exception:
+        except (Exception, KeyboardInterrupt):
             if so_far:
                 click.echo(f"{place}: {so_far[-1].count} {done} before it ended", err=True)
             raise

@@ -295,7 +295,7 @@ class Console:
             button("Expire", "expire"),
             button("Delete", "delete"),
             field("priority", "Priority, 0 to 9"),
-            field("ttl", "Seconds to live, 0: for ever"),
+            field("ttl", "Seconds to live, 0: forever"),
             field("due", "Not before (UTC), such as 2026-05-01T08:00"),
             button("Alter", "alter"),
             button("Export those chosen", "export", "/export"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from hms.boot.cli.letter_rules import missing_queues
+from hms.boot.cli.letter_rules import missing_queues, no_text
 from hms.boot.counts import counted
 from hms.boot.entries import LETTERS
 from hms.boot.web.console_orders import Refused
@@ -177,7 +177,7 @@ def _text_of(file: RulesFile) -> str:
     except OSError as fault:
         raise Refused(f"It cannot be read: {fault.strerror}.") from fault
     except UnicodeDecodeError as fault:
-        raise Refused(f"It is no text in UTF-8: {fault}.") from fault
+        raise Refused(no_text(fault)) from fault
 
 
 def _checked(checked: tuple[Table | None, list[Fault]]) -> list[Any]:

@@ -66,6 +66,8 @@ def place_of(state: State, text: str) -> Found:
     if colon and name and kind == "retained":
         return Found(state.space.place, kind, Pattern(name, Scheme.TOPIC, NO_LIMITS))
     detail = f"{text!r} is neither queue:NAME, nor subscription:NAME[@TOPIC], nor retained:PATTERN"
+    if text == "dlq":
+        detail += "; hms dlq has the letters of every queue"
     raise InvalidArgument(what="place", detail=detail)
 
 

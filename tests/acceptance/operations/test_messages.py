@@ -25,6 +25,7 @@ from field_buffer.types import Int
 from hms import aio
 from hms.boot.cli import main
 from hms.boot.cli.message_files import Line, write_file
+from hms.client.message_admin import Messages
 from hms.history.resend import Resender
 from hms.wire.packed_messages import KIND_FILE, pack_messages
 from tests.support.waiting import wait_until
@@ -95,6 +96,7 @@ def test_what_is_not_meant_so_is_refused_and_nothing_happens(node, command):
         (["move", "queue:orders", "--to", "nowhere", "--all"], 1, "HMS-4001"),
         (["list", "queue:orders", "--selector", "N >"], 1, "HMS-3002"),
         (["list", "orders"], 1, "queue:NAME"),
+        (["list", "dlq"], 1, "hms dlq has the letters"),
         (["list", "queue:orders", "--from", "soon"], 2, "soon"),
         (["view", "queue:orders", "0" * 12], 1, "HMS-4046"),
         (["view", "queue:orders", "0" * 11], 1, "12 hexadecimal digits"),
@@ -167,6 +169,44 @@ def test_an_export_has_what_was_chosen_and_nothing_else(node, command, tmp_path)
     for words in (("--state", "in_flight"), ("--at", "1", "--id", ids[0])):
         command("message", "export", "queue:orders", "--to", str(file), *words, code=2)
     assert not file.exists()
+
+
+def test_a_list_says_that_there_may_be_more(node):
+    """A thousand rows look like all of them."""
+    fill(node, 1001)
+
+    def listed(*words):
+        line = ["message", "list", "queue:orders", *words, "--connect", node.address]
+        return CliRunner().invoke(main, line).output
+
+    assert "the first 1,000; --limit shows more" in listed()
+    assert "the first" not in listed("--limit", "1000")
+    assert "the first" not in listed("--selector", "N < 1000", "--newest", "--limit", "2000")
+
+
+def test_a_command_that_is_interrupted_says_what_it_did(node):
+    """Whole chunks; the same command goes on."""
+    fill(node, 3000)
+    said, move = [], Messages.move
+
+    def interrupted(self, to, *, told, **more):
+        def tell(outcome):
+            told(outcome)
+            said.append(outcome.count)
+            raise KeyboardInterrupt
+
+        return move(self, to, told=tell, **more)
+
+    line = ["message", "move", "queue:orders", "--to", "late", "--all", "--connect", node.address]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Messages, "move", interrupted)
+        done = CliRunner().invoke(main, line)
+    assert (done.exit_code, f"queue:orders: {said[0]} moved before it ended" in done.output) == (
+        1,
+        True,
+    )
+    assert len(list(held(node, "late").elements())) == said[0] < 3000
+    assert CliRunner().invoke(main, line).output == f"queue:orders: {3000 - said[0]} moved\n"
 
 
 def test_a_body_is_viewed_by_its_kind(node, command, tmp_path):
@@ -471,6 +511,20 @@ def changed(line, **fields):
         (lambda lines: [lines[0], changed(lines[1], priority=10), *lines[2:]], "its priority"),
         (lambda lines: [lines[0], changed(lines[1], time_ms=-1), *lines[2:]], "its times"),
         (lambda lines: [lines[0], changed(lines[1], due_ms=1 << 60), *lines[2:]], "its times"),
+        (lambda lines: [lines[0], changed(lines[1], id="0_0000000001"), *lines[2:]], "12 hexadec"),
+        (lambda lines: [lines[0], changed(lines[1], id="-1"), *lines[2:]], "12 hexadecimal"),
+        (lambda lines: [lines[0], changed(lines[1], id="f" * 20), *lines[2:]], "12 hexadecimal"),
+        (
+            lambda lines: [
+                *(lines[0], changed(lines[1], properties={"A": [999, 1]})),
+                *lines[2:],
+            ],
+            "line 2: there is no type 999 of a property",
+        ),
+        (
+            lambda lines: [lines[0].replace(b'"version": 1', b'"version": "1"'), *lines[1:]],
+            "it is of version '1'; this one reads 1",
+        ),
     ],
 )
 def test_a_file_that_is_not_whole_is_not_imported(tmp_path, change, said):

@@ -20,6 +20,25 @@ def test_an_origin_without_its_kind_is_refused(command):
     assert "write queue:orders or topic:orders" in said.output
 
 
+@pytest.mark.parametrize("command", ["list", "count", "return", "purge"])
+def test_a_reason_that_no_letter_can_have_is_refused_with_the_nearest(command):
+    """A slip of the finger found no letter, as if there were none."""
+    said = CliRunner().invoke(main, ["dlq", command, "--reason", "REDELIVRY_LIMIT"])
+
+    assert said.exit_code == 2
+    assert "did you mean 'REDELIVERY_LIMIT'" in said.output
+    said = CliRunner().invoke(main, ["dlq", command, "--reason", "full disk"])
+    assert "known are REDELIVERY_LIMIT, REJECTED" in said.output
+
+
+def test_a_table_that_is_no_text_is_told_with_line_and_column(tmp_path):
+    """As every other fault of one."""
+    rules = tmp_path / "rules"
+    rules.write_bytes("* caf\u00e9\nACTION(\u00e9".encode() + b"\xff)\n")
+    said = CliRunner().invoke(main, ["dlq", "check", str(rules), "--offline"])
+    assert (said.exit_code, f"{rules}:2:9: byte 0xff is no UTF-8" in said.output) == (1, True)
+
+
 @pytest.mark.parametrize(("count", "is_asked"), [(0, False), (2, True)])
 def test_nobody_is_asked_about_nothing(monkeypatch, count, is_asked):
     """Who said no to the empty HMS.DLQ was never asked about the queue with the letters."""
