@@ -72,6 +72,36 @@ def test_an_offset_inside_a_batch_cuts_the_batch():
     assert [event.offset for event in events] == [104, 105, 106]
 
 
+@pytest.mark.parametrize(
+    "ids", [{0}, {9}, {3, 4}, {0, 9, 11}, {11, 12, 14}, {10, 13, 99}, set(range(20)), {500}]
+)
+def test_messages_that_are_asked_for_are_those_that_all_events_have(ids, monkeypatch):
+    """Of a batch, of ranges with gaps, and with other offsets cut off; no other is unpacked."""
+    texts = [message(body=b"%d" % n) for n in range(10)]
+    records = list(
+        log(
+            sent_record(texts, first_id=0),
+            sent_record(texts[:3], first_id=11),
+            ranges_record(RecordType.ACKNOWLEDGED, (2, 4), (9, 9), (12, 13)),
+        )
+    )
+    unpacked, expand = [], scan.EventDecoder.expand
+
+    def counted(decoder, run):
+        unpacked.append(run.size)
+        return expand(decoder, run)
+
+    for bounds in ({}, {"first_offset": 103}):
+        every = list(scan.read_events(records, Scope(**bounds)))
+        wanted = [event for event in every if int(event.message_id, 16) in ids]
+        unpacked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(scan.EventDecoder, "expand", counted)
+            scope = Scope(message_ids=frozenset(ids), **bounds)
+            assert list(scan.read_events(records, scope)) == wanted
+        assert sum(unpacked) == len(wanted)
+
+
 def test_the_live_tail_ends_where_it_was_when_the_scan_was_planned(tmp_path):
     """All tasks of a job must see one and the same picture, however late they start."""
     journal = open_journal(tmp_path / "live", segment_bytes=1 << 20)
