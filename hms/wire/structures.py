@@ -113,12 +113,13 @@ class Welcome(_Wire, frozen=True):
 
 class Challenge(_Wire, frozen=True):
     """The answer of a secured node to a HELLO that proved nothing: say who you are, in one of these
-    ways. nonce: random bytes for mechanisms that sign something."""
+    ways. nonce: random bytes for mechanisms that sign something. epoch: as in Welcome."""
 
     mechanisms: Sequence[str]
     node: str = ""
     is_secured: bool = True
     nonce: bytes = b""
+    epoch: U64 = 0
 
 
 class Auth(_Wire, frozen=True):

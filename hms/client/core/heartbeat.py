@@ -1,7 +1,8 @@
 """Heartbeat: what a connection does by the clock: a turn does what is due and says when to come
 again.
 
-It tries to connect, looks whether the node is still there, beats, and ticks what was held back.
+It tries to connect, looks whether the node is still there, beats, ticks what was held back, and
+asks other replicas when the node is silent (inquiry.py).
 """
 
 import logging
@@ -43,8 +44,9 @@ class Heartbeat:
                 return now  # sending may have taken the socket's signal
             if link.state is State.ENDED:
                 return now
+            ask_at = loop.inquiry.turn(now)
             tick_at = min(map(_at, loop.ticks), default=FOREVER)
-            return min(link.due_at, tick_at, loop.attempts.due_at, loop.greeting_until)
+            return min(link.due_at, tick_at, ask_at, loop.attempts.due_at, loop.greeting_until)
         except Exception as fault:
             _LOGGER.exception("the client failed inside")
             loop.stop(loop.lost_error(f"the client failed inside: {fault!r}"), 0)

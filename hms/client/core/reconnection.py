@@ -53,6 +53,10 @@ class Attempts:
             self._turn = self._addresses.index(wanted[0])
             self.due_by(now + _NEXT_S)
 
+    def pass_over(self) -> None:
+        """Nobody is to be expected at the address that is next: the one behind it is next."""
+        self._turn += 1
+
     def _take(self, addresses: tuple[str, ...]) -> None:
         """Those from now on; the next one stays the next one."""
         at = self.address

@@ -14,6 +14,7 @@ import zmq
 from hms.client.core.addresses import arranged
 from hms.client.core.connection_options import Options
 from hms.client.core.events import EventKind
+from hms.client.core.inquiry import SILENT_S, Inquiry
 from hms.client.core.link import Link, State
 from hms.client.core.link_participants import Ticking
 from hms.client.core.operations import FOREVER
@@ -107,7 +108,9 @@ class TransportLoop:
         self._keys = options.keys
         self._key_turn = self._failed_handshakes = 0
         self._refused: set[str] = set()
-        self._was_up = False
+        self._was_up = self._has_others = False
+        """_has_others: the log that answers may be led by another replica."""
+        self.inquiry = Inquiry(self)
         self._side: SideDriver | None = None
         self._is_side = isinstance(link, SideLink)
         if not self._is_side:
@@ -127,6 +130,8 @@ class TransportLoop:
             self._shell.wake(woken)
         if link.ticking:
             self._plan_ticks()
+        if self._has_others and link.asked and self.inquiry.waits_since == FOREVER:
+            self._expect()
         if link.calls or link.unattended:
             self._shell.after_flush()
         if self._side is not None:
@@ -147,6 +152,14 @@ class TransportLoop:
         driver, self._side = self._side, None
         if driver is not None:
             driver.stop(ConnectionClosed(what="connection"), 0)
+
+    def _expect(self) -> None:
+        """A request waits from now on: when nothing is heard others are asked."""
+        inquiry = self.inquiry
+        inquiry.waits_since = monotonic()
+        if not inquiry.is_due:
+            inquiry.is_due = True
+            self._shell.come_by(inquiry.waits_since + SILENT_S)
 
     def _plan_ticks(self) -> None:
         now = monotonic()
@@ -194,6 +207,7 @@ class TransportLoop:
         """Take frames in, of which the transport's has_input() has told; there may be more."""
         received = transport.receive()
         now = monotonic()
+        self.inquiry.waits_since = FOREVER
         try:
             for parts in received:
                 self.link.receive(parts, now)
@@ -213,6 +227,9 @@ class TransportLoop:
 
     def _connected(self) -> None:
         self._was_up, self._ended = True, None
+        welcome = self.link.welcome
+        has_epochs = welcome is not None and welcome.epoch > 0
+        self._has_others = has_epochs and not self._is_server and bool(self.others())
         if self.lost_at != FOREVER:
             self.link.announce(EventKind.RECONNECTED)
         self.lost_at = self.greeting_until = FOREVER
@@ -301,6 +318,8 @@ class TransportLoop:
 
     def drop_transport(self, linger_ms: int) -> None:
         """Close the socket, if there is one."""
+        self._has_others = False
+        self.inquiry.end()
         if self.transport is not None:
             self._shell.watch(None)
             self.transport.close(linger_ms)
@@ -312,22 +331,34 @@ class TransportLoop:
             self._context = None
             contexts.release(waits=waits)
 
+    def others(self) -> Sequence[str]:
+        """Where the log may be found beside the address that is connected."""
+        known = dict.fromkeys((*self.addresses, *self.link.replicas))
+        return [one for one in known if one != self.link.address]
+
+    def leave(self, reason: str, addresses: Sequence[str]) -> None:
+        """The node is silent, and another one leads: there, or at one of the next addresses."""
+        self.lost(reason)
+        self.attempts.pass_over()
+        self.attempts.go_to(addresses, monotonic())
+
+    def open(self, address: str) -> Transport:
+        """A socket to that address. zmq.ZMQError."""
+        assert self._context is not None
+        keys = self._keys
+        if keys is None or address.startswith("ipc://"):
+            return Transport(self._context, address)
+        next_key = self.link.next_server_key
+        known = (*keys.servers, next_key) if next_key else keys.servers
+        return Transport(self._context, address, keys, known[self._key_turn % len(known)])
+
     def dial(self, now: float) -> None:
         """Try the address whose turn it is."""
-        assert self._context is not None
         self.attempts.started()
-        self.link.address = self.attempts.address
-        address, keys = self.attempts.address, self._keys
-        is_local = address.startswith("ipc://")
-        self.link.is_private = is_local or keys is not None
+        address = self.link.address = self.attempts.address
+        self.link.is_private = address.startswith("ipc://") or self._keys is not None
         try:
-            if keys is None or is_local:
-                self.transport = Transport(self._context, address)
-            else:
-                next_key = self.link.next_server_key
-                known = (*keys.servers, next_key) if next_key else keys.servers
-                server_key = known[self._key_turn % len(known)]
-                self.transport = Transport(self._context, address, keys, server_key)
+            self.transport = self.open(address)
         except zmq.ZMQError as fault:
             self.lost(str(fault))
             return

@@ -172,8 +172,10 @@ class LoginGate:
             self._end(peer, correlation, said)
         else:
             self._waiting[peer] = _Waiting(hello, correlation, caller, self._workers)
-            node, nonce = self._registry.identity.node, self._random(NONCE_BYTES)
-            asked = wire.Challenge(MECHANISMS, node, is_secured=True, nonce=nonce)
+            me, nonce = self._registry.identity, self._random(NONCE_BYTES)
+            asked = wire.Challenge(
+                MECHANISMS, me.node, is_secured=True, nonce=nonce, epoch=me.epoch
+            )
             fx.out.append(ToPeer(peer, Words(Kind.CHALLENGE, asked, correlation)))
 
     def _known(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:

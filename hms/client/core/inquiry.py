@@ -1,0 +1,166 @@
+"""Inquiry: a node that is silent while a request waits may have been replaced. The other replicas
+of its log are asked at once, over sockets of their own, instead of waiting for the heartbeat.
+
+One that leads answers HELLO with WELCOME or CHALLENGE, one that follows says who does. Only a later
+epoch of the same log is a reason to leave: one that is slow, or cut off from this client alone, has
+not been replaced. A HELLO of an inquiry brings neither the client's name nor any proof of it, so
+that nothing is taken over; who answers it with WELCOME is told good-bye.
+"""
+
+import os
+from collections.abc import Sequence
+from time import monotonic
+from typing import Protocol
+
+import msgspec
+import zmq
+
+from hms.client.core.link import Link, State
+from hms.client.core.operations import FOREVER
+from hms.client.core.transport import Transport
+from hms.errors.catalogue import NotPrimary
+from hms.errors.tree import HmsError
+from hms.wire import structures
+from hms.wire.client_identity import SECRET_BYTES, uid_of
+from hms.wire.frames import Kind, decode_envelope, frame
+
+__all__ = ["ROUND_S", "SILENT_S", "Inquiry"]
+
+SILENT_S = 1.0
+"""So long a request waits, and nothing is heard, until others are asked."""
+ROUND_S = 5.0
+"""They are asked once in so long."""
+ANSWER_S = 1.0
+LOOK_S = 0.02
+"""How often their answers are looked for meanwhile."""
+GOODBYE_MS = 200
+ANSWER_BYTES_MAX = 1 << 20
+
+
+class Leaving(Protocol):
+    """Where the link is carried on. lock held."""
+
+    link: Link
+
+    def open(self, address: str) -> Transport:
+        """A socket to that address, as for a connection. zmq.ZMQError."""
+
+    def others(self) -> Sequence[str]:
+        """Where else the log may be found."""
+
+    def leave(self, reason: str, addresses: Sequence[str]) -> None:
+        """The connection is lost; go there next."""
+
+
+class Inquiry:
+    """See the module. waits_since: since when a request waits and nothing was heard; set by who
+    sends and reads."""
+
+    def __init__(self, loop: Leaving) -> None:
+        self._loop, self._link = loop, loop.link
+        self.waits_since = FOREVER
+        self.is_due = False
+        """A turn is to come."""
+        self._asked: dict[Transport, str] = {}
+        self._asked_at = -FOREVER
+        self._told = ""
+        """Who leads by now, from one that did not say where."""
+
+    def turn(self, now: float) -> float:
+        """Do what is due; when to come again."""
+        if self._asked:
+            self._look(now)
+            return now + LOOK_S if self._asked else self._next(now)
+        return self._next(now)
+
+    def end(self) -> None:
+        """Nobody is asked any more: the connection is another one, or there is none."""
+        for transport in self._asked:
+            transport.close()
+        self._asked.clear()
+        self._told, self.waits_since, self.is_due = "", FOREVER, False
+
+    def _next(self, now: float) -> float:
+        if self._link.state is not State.UP or not self._link.asked or self.waits_since == FOREVER:
+            self.is_due = False
+            return FOREVER
+        due_at = max(self.waits_since + SILENT_S, self._asked_at + ROUND_S)
+        if now < due_at:
+            return due_at
+        self._asked_at = now
+        for address in self._loop.others():
+            self._ask(address)
+        return now + (LOOK_S if self._asked else ROUND_S)
+
+    def _ask(self, address: str) -> None:
+        secret = os.urandom(SECRET_BYTES)
+        hello = msgspec.structs.replace(
+            self._link.hello, uid=uid_of(secret), secret=secret, client_id="", user="", resume=b""
+        )
+        try:
+            transport = self._loop.open(address)
+            self._asked[transport] = address
+            transport.send(frame(Kind.HELLO, structures.encode(hello), 1))
+        except zmq.ZMQError:
+            pass  # one that cannot be asked says nothing
+
+    def _look(self, now: float) -> None:
+        is_over = now >= self._asked_at + ANSWER_S
+        for transport, address in list(self._asked.items()):
+            leaves_for: Sequence[str] = ()
+            if transport.has_input():
+                leaves_for = self._answered(transport, address)
+            elif not (is_over or transport.fault()):
+                continue
+            del self._asked[transport]
+            transport.close()
+            if leaves_for:
+                self._leave(leaves_for)
+                return
+        if not self._asked and self._told:
+            self._leave(())
+
+    def _leave(self, addresses: Sequence[str]) -> None:
+        reason = f"it was silent for {monotonic() - self.waits_since:.1f} s, and {self._told}"
+        self.end()
+        self._loop.leave(reason, addresses)
+
+    def _answered(self, transport: Transport, address: str) -> Sequence[str]:
+        """Where to go for the one that leads by now; nothing for no reason to go."""
+        try:
+            for parts in transport.receive():
+                kind = decode_envelope(parts, ANSWER_BYTES_MAX).kind
+                payload = bytes(parts[1])
+                if kind is Kind.ERROR:
+                    return self._refused(structures.decode_error(payload))
+                if kind is Kind.CHALLENGE:
+                    asked = structures.decode(payload, structures.Challenge)
+                    return self._leads(address, asked.node, asked.epoch)
+                if kind is Kind.WELCOME:
+                    transport.send(frame(Kind.GOODBYE, b"", 0))
+                    transport.close(GOODBYE_MS)
+                    welcome = structures.decode(payload, structures.Welcome)
+                    is_same = welcome.log == self._link.log
+                    return self._leads(address, welcome.node, welcome.epoch) if is_same else ()
+        except (HmsError, zmq.ZMQError):
+            pass  # what it says is nonsense
+        return ()
+
+    def _leads(self, address: str, node: str, epoch: int) -> Sequence[str]:
+        if not self._is_later(node, epoch):
+            return ()
+        self._told = f"{address} leads in epoch {epoch}"
+        return (address,)
+
+    def _refused(self, error: HmsError) -> Sequence[str]:
+        if not isinstance(error, NotPrimary):
+            return ()
+        epoch, who = int(error.fields["epoch"] or 0), error.fields["primary"]
+        if self._is_later(str(error.fields["node"]), epoch):
+            self._told = f"{who} leads in epoch {epoch}"
+            return str(error.fields["addresses"]).split()
+        return ()
+
+    def _is_later(self, node: str, epoch: int) -> bool:
+        welcome = self._link.welcome
+        return welcome is not None and node == welcome.node and epoch > self._link.epoch_seen
