@@ -4,9 +4,11 @@
         [--ready-fd N]
 
 SIGTERM drains: what the node has taken is finished, confirmed and said good-bye to. A second one
-stops at once; nothing confirmed is lost either way. SIGHUP opens the log file anew, so that it can
-be rotated, and takes log_level from the configuration as it is now. A fault of the store or of the
-engine stops the node with its reason in the log (P7).
+stops at once; nothing confirmed is lost either way. One that stands by, or is not ready yet, ends
+at once. SIGHUP opens the log file anew, so that it can be rotated, and takes log_level from the
+configuration as it is now. A fault of the store or of the engine stops the node with its reason in
+the log (P7). A replica that leads no more, because it moved or was replaced, begins anew as one
+that follows, in the same process.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from hms.boot import compose
 from hms.boot.ban_file import BanFile
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
-from hms.boot.failing_back import FailingBack
+from hms.boot.failing_back import FailingBack, preferred_of
 from hms.boot.garbage import freeze_survivors
 from hms.boot.hardening import keep_memory_private
 from hms.boot.linking import gateway_limits, make_linking
@@ -39,7 +41,7 @@ from hms.boot.monitoring.vitals import Vitals
 from hms.boot.monitoring.watch import Watch
 from hms.boot.monitoring.watch_parts import Parts
 from hms.boot.ready import tell_failed, tell_progress, tell_ready, tell_standby
-from hms.boot.recovering import recover
+from hms.boot.recovering import make_engine, recover
 from hms.boot.roles import forget_role, tell_role
 from hms.boot.scheduler import EvenScheduler, after_ms
 from hms.boot.securing import make_securing
@@ -50,8 +52,13 @@ from hms.boot.switching import Switching
 from hms.boot.withheld_variables import named_by_node
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
 from hms.engine.effects import Effects
-from hms.engine.engine import Engine
-from hms.errors.catalogue import NodeFailed, NodeStopping, StoreCorrupt
+from hms.errors.catalogue import (
+    LeadershipLost,
+    NodeFailed,
+    NodeStopping,
+    StoreCorrupt,
+    StoreFenced,
+)
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.broker import INTERNAL, TICK, Broker, Lost, Surroundings
@@ -64,6 +71,7 @@ from hms.server.lone_frames import LoneFrames
 from hms.server.node_operations import Later, NodeOperations
 from hms.server.progress import Progress
 from hms.server.rare_lines import RareLines
+from hms.server.replicas.orders import Answer
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
 from hms.wire.operations import AddReplica, Operation, RemoveReplica, SwitchOver
@@ -81,6 +89,11 @@ WARN_S = 3600
 DRAIN_TIMEOUT_S = 30.0
 SERVERS_TIMEOUT_S = 15.0
 _STANDARD_FDS = (1, 2)
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Ended(BaseException):
+    """It was told to stop before it was ready."""
 
 
 class NodeProcess:
@@ -93,13 +106,14 @@ class NodeProcess:
         self._start = start
         self._failed = False
         self._losses = RareLines(log.info)
-        self._stops = 0
+        self._stops = self._signals = self._looks = 0
+        self.is_replaced = False
+        """Another process has the store, or may have it: this one confirms nothing more."""
         self._ready_fd: int | None = None
         self._log_file = _log_file()
         self._listens: list[str] = []
         self._booted_at = self._disk_free_bytes = self._disk_bytes = 0
         self._store_figures: dict[str, Any] = {}
-        self._looks = 0
         self._vitals = Vitals(
             node.name, StateFile(state_file_of(node)), node.watchdog_s, Notifier.taken()
         )
@@ -109,7 +123,8 @@ class NodeProcess:
         self._deleted = 0
         """So many messages a COLD boot removed."""
         self._journal = taken.store
-        self._engine = Engine(compose.engine_settings(config, node), os.urandom)
+        applied = taken.applied
+        self._engine = make_engine(config, node) if applied is None else applied.engine
         self._files = FileStore(node.store / "files", node.max_file_bytes, taken.files_disk)
         monitor = compose.monitor(config, node)
         self._securing = make_securing(
@@ -135,8 +150,10 @@ class NodeProcess:
         is_local = isinstance(self._journal, Journal) and taken.copies is None
         lone = LoneFrames(self._broker, self._lanes, turn, may_sync=is_local)
         go_on = self._lanes.go_on
-        moving_to = self._broker, go_on, self._on_signal
-        switching = self._switching = Switching(node, taken, *moving_to)
+        moving_to = self._broker, go_on, self._stop
+        preferred = preferred_of(config, node)
+        preferred = "" if preferred == node.replica else preferred
+        switching = self._switching = Switching(node, taken, *moving_to, preferred)
         about = taken, self._broker, switching, self._damage
         self._failing_back = FailingBack(config, node, *about)
         self._gateway = Gateway(
@@ -191,26 +208,32 @@ class NodeProcess:
         self._schedule()
         self._warn()
         self._broker.open_declared(compose.declared(self._config, self._node))
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _STOPPING:
             signal.signal(number, self._on_signal)
         self._servers.start(addresses[0])
+        self._taken.obeys(self._ordered)
         log.info("node %s listens at %s", self._node.name, ", ".join(addresses))
-        threading.Thread(target=self._tell_ready, args=(self._ready_fd,), daemon=True).start()
+        threading.Thread(target=self._tell_ready, daemon=True).start()
         try:
             self._gateway.run()
         except (OverflowError, MemoryError) as fault:
             self._on_fault(fault)
         return 1 if self._failed else 0
 
-    def _tell_ready(self, ready_fd: int | None) -> None:
+    def _tell_ready(self) -> None:
         """The node is ready when its servers offer their services, or cannot."""
         if not self._servers.wait_until_settled(SERVERS_TIMEOUT_S):
             log.warning("not all servers offer their services after %g s", SERVERS_TIMEOUT_S)
         self._broker.command(lambda _fx, _now_ms: self._broker.monitor.begun())
         log.info("node %s is ready", self._node.name)
         self._vitals.ready(self._progress(), self._own.alerts.active)
-        if ready_fd is not None:
+        if (ready_fd := self.taken_ready_fd()) is not None:
             tell_ready(ready_fd)
+
+    def taken_ready_fd(self) -> int | None:
+        """Where the process that started this one waits for a word; None when it had one."""
+        fd, self._ready_fd = self._ready_fd, None
+        return fd
 
     def _progress(self) -> Progress:
         """What comes on while the node works."""
@@ -257,7 +280,8 @@ class NodeProcess:
 
     def _recover(self) -> None:
         """Read the log; what boots COLD is emptied, and that is logged too."""
-        records = recover(self._engine, self._journal, self._tell_progress)
+        applied = self._taken.applied
+        records = recover(self._engine, self._journal, self._tell_progress, applied)
         fx = Effects()
         is_warm = None if self._start is None else self._start == "WARM"
         own = self._journal.last_lsn + 1, os.urandom(16)
@@ -290,8 +314,7 @@ class NodeProcess:
 
     def _stands_by(self, what: str) -> None:
         tell_role(self._node, what, str(self._node.store))
-        fd, self._ready_fd = self._ready_fd, None
-        if fd is not None:
+        if (fd := self.taken_ready_fd()) is not None:
             tell_standby(fd)
 
     def _waiting(self) -> int:
@@ -484,6 +507,16 @@ class NodeProcess:
     # stop
 
     def _on_signal(self, *_: object) -> None:
+        self._signals += 1
+        if not (self.moves_to and self._signals == 1):  # else it drains already
+            self._stop()
+
+    @property
+    def is_told_to_stop(self) -> bool:
+        """By a signal: it does not begin anew then."""
+        return self._signals > 0
+
+    def _stop(self) -> None:
         self._stops += 1
         self._switching.is_stopping = not self.moves_to
         if self._stops == 1:
@@ -510,6 +543,19 @@ class NodeProcess:
                 taken.remove(asked.name)
         log.warning("%s: %s", type(asked).__name__, getattr(asked, "name", ""))
         return taken.facts()
+
+    def _ordered(self, asked: SwitchOver, answer: Answer) -> None:
+        """A machine that follows sends on what an operator has said there."""
+
+        def begin() -> None:
+            later = self._switching.begin(asked)
+            to = self._switching.drains_for
+            later.then = lambda fault: answer(to, fault)
+
+        try:
+            self._broker.command(lambda _fx, _now_ms: begin())
+        except HmsError as fault:
+            answer("", fault)
 
     def _farewell(self) -> HmsError:
         if not self.moves_to:
@@ -561,10 +607,12 @@ class NodeProcess:
         if not self._failed:
             self._failed = True
             fault = self._taken.why(_known(fault))
+            self.is_replaced = isinstance(fault, StoreFenced | LeadershipLost)
             told = isinstance(fault, HmsError)
             _say(f"the node stops: {fault}", None if told else fault)
             reason = fault if isinstance(fault, HmsError) else NodeFailed(detail=repr(fault))
-            self._vitals.failed(str(reason))
+            if not self.is_replaced:
+                self._vitals.failed(str(reason))
             self._broker.farewell(reason)
         self._gateway.stop()
 
@@ -586,6 +634,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a node in this process; its exit code."""
     given, environment = _parse(arguments), dict(os.environ)
     _log_to_stderr(None)
+    for number in _STOPPING:
+        signal.signal(number, _end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     keep_freed_memory()
     try:
         compose.clock_ms.check()
@@ -595,23 +646,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[FORMAT_VARIABLE] = node.log_format
         if node.security is not None:
             keep_memory_private()
-        taken = take_store(config, node, given.ready_fd, waits=given.standby)
-        start = "WARM" if taken.has_waited else given.start  # whatever else was said
-        process = NodeProcess(config, taken, start)
-        ready_fd = given.ready_fd if not taken.has_waited else None
-        code, damage = 1, None
-        try:
-            code = process.run(ready_fd)
-        except StoreCorrupt as fault:
-            if node.replica is None:
-                raise
-            damage = fault
-        finally:
-            process.close()
-        if damage is not None:
-            _repair(node, damage)
-            return _follow(given, environment, ready_fd)
-        return _follow(given, environment) if process.moves_to and not code else code
+        return _run(config, node, given, environment)
+    except _Ended:
+        log.warning("the process was told to stop before the node was ready: it ends")
+        return 0
     except (HmsError, OverflowError) as fault:
         error = _known(fault)
         if not isinstance(error, HmsError):
@@ -623,6 +661,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _end(number: int, _frame: object) -> None:
+    """A second signal ends it where it stands."""
+    signal.signal(number, signal.SIG_DFL)
+    raise _Ended
+
+
+def _run(config: Config, node: Node, given: argparse.Namespace, environment: dict[str, str]) -> int:
+    """Wait for the store, run the node on it, and begin anew where it is to follow from then on."""
+    taken = take_store(config, node, given.ready_fd, waits=given.standby)
+    start = "WARM" if taken.has_waited else given.start  # whatever else was said
+    process = NodeProcess(config, taken, start)
+    code, damage = 1, None
+    try:
+        code = process.run(given.ready_fd if not taken.has_waited else None)
+    except StoreCorrupt as fault:
+        if node.replica is None:
+            raise
+        damage = fault
+    except (StoreFenced, LeadershipLost):
+        if not process.is_replaced:
+            raise
+    finally:
+        process.close()
+    if damage is not None:
+        _repair(node, damage)
+    returns = process.is_replaced and (node.replica is not None or given.standby)
+    if damage is None and not returns and not (process.moves_to and not code):
+        return code
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)  # the next one may come in between
+    if process.is_told_to_stop:
+        return code
+    if returns:
+        log.warning("node %s begins anew, and stands by", node.name)
+    return _follow(given, environment, process.taken_ready_fd())
+
+
 def _repair(node: Node, fault: StoreCorrupt) -> None:
     """A replica whose log is damaged leads no more: it gets from another one what it lacks."""
     from hms.boot.replicating import note_damage  # noqa: PLC0415 - a node alone does not pay for it
@@ -631,13 +705,12 @@ def _repair(node: Node, fault: StoreCorrupt) -> None:
     note_damage(node, fault)
 
 
-def _follow(
-    given: argparse.Namespace, environment: dict[str, str], ready_fd: int | None = None
-) -> int:
-    """Begin anew as a replica that follows, in this process: its supervisor sees no end."""
+def _follow(given: argparse.Namespace, environment: dict[str, str], ready_fd: int | None) -> int:
+    """Begin anew as one that follows, in this process: its supervisor sees no end."""
     logging.shutdown()
     words = [sys.executable, "-P", "-m", "hms.boot.node", "--config", given.config]
     words += ["--node", given.node] if given.node else []
+    words += ["--standby"] if given.standby else []
     words += [] if ready_fd is None else ["--ready-fd", str(ready_fd)]
     os.execve(words[0], words, environment)  # noqa: S606 - this interpreter, its own words
     return 1

@@ -1,12 +1,22 @@
 """Reading a store at boot: every record into the engine, and word of how far it is."""
 
 import gc
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from hms.boot import compose
+from hms.boot.entries import Config, Node
 from hms.engine.engine import Engine
+from hms.engine.log.packed_block import BodyReader
+from hms.engine.log.pinned_recovery import PinnedReader, no_pinned
+from hms.engine.log.recovery import Recovery
 from hms.records import RecordType
+from hms.records.transitions import Payload
 from hms.store.interface import Store, StoredRecord
+from hms.store.journal.journal import Journal
+from hms.store.journal.record_fetch import Fetch
+from hms.store.journal.segment_walk import ReadUpTo
 from hms.wire.record_runs import RUN
 
 GARBAGE_THRESHOLDS = (10_000, 5, 2)
@@ -21,6 +31,11 @@ RUNS_OF = RecordType.SENT
 """What may come as runs: messages that were sent one by one."""
 Tell = Callable[[int, int], None]
 """Told the bytes that are read, and how many there are; 0 when nobody knows."""
+
+
+def make_engine(config: Config, node: Node) -> Engine:
+    """That of a node, empty."""
+    return Engine(compose.engine_settings(config, node), os.urandom)
 
 
 class _Progress:
@@ -46,17 +61,59 @@ class _Progress:
                 self._told_at = time.monotonic()
 
 
-def recover(engine: Engine, store: Store, tell: Tell) -> int:
-    """Feed the engine all that the store holds; the number of records."""
+class Applied:
+    """A recovery that has followed a copy's log. read_up_to: where the rest of the log begins."""
+
+    def __init__(self, engine: Engine, fetch: Fetch) -> None:
+        self.engine = engine
+        self.records = 0
+        self.read_up_to: ReadUpTo | None = None
+        self._fetch = fetch
+        self._read: BodyReader = fetch.read
+        self._read_pinned: PinnedReader = no_pinned
+        self._recovery = engine.recovery(self._pinned_of, self._read_at)
+
+    def _read_at(self, position: int, size: int) -> bytes:
+        return self._read(position, size)
+
+    def _pinned_of(self, segment: int) -> Iterable[StoredRecord]:
+        return self._read_pinned(segment)
+
+    def apply(self, kind: int, events: int, payload: Payload, position: int) -> None:
+        """A record, or a run of them."""
+        self._recovery.apply(kind, payload, position)
+        self.records += events if kind & RUN else 1
+
+    def goes_on(self, pinned: PinnedReader, read: BodyReader) -> Recovery:
+        """With the records of the rest; what it reads again comes from the store from now on."""
+        self._read_pinned, self._read = pinned, read
+        self._fetch.close()
+        return self._recovery
+
+
+def recover(engine: Engine, store: Store, tell: Tell, applied: Applied | None = None) -> int:
+    """Feed the engine all that the store holds, or what is not applied yet; the number of
+    records."""
     progress = _Progress(store, tell)
-    recovery = engine.recovery(
-        lambda segment: progress.read(store.pinned_records(segment, RUNS_OF)), store.read
-    )
+
+    def pinned(segment: int) -> Iterator[StoredRecord]:
+        return progress.read(store.pinned_records(segment, RUNS_OF))
+
+    behind: frozenset[int] = frozenset()
+    if applied is None:
+        recovery, records = engine.recovery(pinned, store.read), store.recover(RUNS_OF)
+    else:
+        assert isinstance(store, Journal), "only a log is followed"
+        recovery = applied.goes_on(pinned, store.read)
+        records = store.recover(RUNS_OF, applied.read_up_to)
+        progress.records = applied.records
     gc.disable()  # nothing of what is read is garbage, and looking for some takes longer each time
     try:
-        for _, kind, _, payload, position in progress.read(store.recover(RUNS_OF)):
+        for _, kind, _, payload, position in progress.read(records):
             recovery.apply(kind, payload, position)
-        recovery.finish()
+        if isinstance(store, Journal) and applied is not None:
+            behind = store.pinned_at_boot
+        recovery.finish(behind)
         store.pin(engine.pinned_segments())
     finally:
         gc.enable()

@@ -16,6 +16,8 @@ from hms.boot import compose
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
 from hms.boot.guarding import Guarding
+from hms.boot.hot_standby import HotStandby
+from hms.boot.recovering import Applied, make_engine
 from hms.boot.secrets_of import password_of
 from hms.errors.catalogue import (
     ArbiterUnavailable,
@@ -39,7 +41,7 @@ from hms.server.replicas.copy_state import (
     state_of,
 )
 from hms.server.replicas.damage import damage_of, note_damages
-from hms.server.replicas.follower import Follower, Won
+from hms.server.replicas.follower import Follower, Won, applies_nothing
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Held, Peer, PrimarySocket, now_s
 from hms.server.replicas.primary import Primary
@@ -60,6 +62,7 @@ __all__ = [
     "await_members",
     "begin_replicas",
     "endpoint_of",
+    "group_of",
     "lead",
     "make_arbiter",
     "note_damage",
@@ -81,6 +84,7 @@ class Led(NamedTuple):
     primary: Primary
     files_disk: FilesDisk
     scrubbing: Scrubbing
+    applied: Applied | None = None
 
     def describe(self) -> dict[str, Any]:
         """For the status; from memory."""
@@ -112,7 +116,7 @@ def lead(
 ) -> Led:
     """Follow until this copy leads; returns with its log opened, in the epoch that was granted."""
     with ExitStack() as until_opened:
-        arbiter, group = make_arbiter(config, node), _group(config, node)
+        arbiter, group = make_arbiter(config, node), group_of(config, node)
         REAL_DISK.make_dir(node.store)
         lock = DirectoryLock(REAL_DISK, node.store)
         try:
@@ -132,6 +136,9 @@ def lead(
             def learn() -> Mapping[str, Peer]:
                 return _learned(config, node, group.peers)
 
+            hot = None
+            if config.replicas[group.me].standby == "HOT":
+                hot = HotStandby(REAL_DISK, node.store, lambda: make_engine(config, node))
             follower = Follower(
                 group,
                 node.store,
@@ -143,10 +150,14 @@ def lead(
                 pauses,
                 limits=compose.log_limits(node),
                 learn=learn,
+                applies=applies_nothing if hot is None else hot.turn,
             )
             about_us = node, arbiter, leadership, follower
             won, socket, group = _won(group, learn, *about_us, stands_by, pauses)
+            applied = None if hot is None else hot.take()
         except BaseException:
+            with suppress(HmsError):
+                arbiter.resign()  # an epoch may have been granted just now
             arbiter.close()
             raise
         finally:
@@ -172,7 +183,7 @@ def lead(
             raise
         scrubbing.look()
         primary.on_stopped = Guarding(config, node, primary.epoch).stop
-        return Led(store, primary, FilesDisk(primary), scrubbing)
+        return Led(store, primary, FilesDisk(primary), scrubbing, applied)
 
 
 def note_damage(node: Node, fault: StoreCorrupt) -> None:
@@ -249,7 +260,7 @@ def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:
 def begin_replicas(config: Config, node: Node) -> Configuration:
     """Make this machine's store the first copy, and tell the arbiter. ReplicasBegun."""
     arbiter = make_arbiter(config, node)
-    group = _group(config, node)
+    group = group_of(config, node)
     try:
         _refuse_begun(arbiter, config, node)
         REAL_DISK.make_dir(node.store)
@@ -320,7 +331,8 @@ def endpoint_of(config: Config) -> str:
     return config.arbiter.endpoints[0].rpartition("@")[2]
 
 
-def _group(config: Config, node: Node) -> Group:
+def group_of(config: Config, node: Node) -> Group:
+    """All replicas of a node, as this machine's one has them. LinkKeyError."""
     assert config.arbiter is not None, "the configuration was checked"
     assert node.replica is not None, "the configuration was checked"
     own = config.replicas[node.replica]

@@ -20,10 +20,12 @@ import msgspec
 from hms.boot.entries import Config, Node
 from hms.boot.monitoring.notify import Notifier
 from hms.boot.ready import tell_standby
+from hms.boot.recovering import Applied
 from hms.boot.roles import forget_role, tell_role
 from hms.boot.stores import open_store
 from hms.errors.catalogue import StoreLocked
 from hms.errors.tree import HmsError
+from hms.server.replicas.orders import Ordered
 from hms.store.interface import Store
 from hms.store.journal.disk import PRIVATE_DISK, Disk
 from hms.store.shared import Generations, Heartbeat, check_mount, fenced, generation_of
@@ -53,7 +55,9 @@ class Taken(msgspec.Struct, frozen=True):
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
     leads, and how another one is to, may_lead: whether it could; readiness, sent_away_in: of a
     preferred one (failing_back); configurations: has each told that holds; add, remove: have a
-    replica count, or count no more; troubles: what is an alert; check_format: raises while
+    replica count, or count no more; troubles: what is an alert; obeys: has what
+    operators said at other machines done by that; applied: what of its log is applied already;
+    check_format: raises while
     a copy cannot read a format of the log."""
 
     node: Node
@@ -71,6 +75,8 @@ class Taken(msgspec.Struct, frozen=True):
     add: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
     troubles: Callable[[], dict[str, str]] = dict
+    obeys: Callable[[Ordered], None] = lambda _ordered: None
+    applied: Applied | None = None
     check_format: Callable[[int], None] = lambda _format: None
 
     def why(self, fault: BaseException) -> BaseException:
@@ -119,7 +125,7 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     moves = primary.hand_over, primary.may_lead, primary.readiness, primary.sent_away_in
     more = primary.follow_configurations, add, primary.remove
     about = led.files_disk, led.describe, primary.epoch, *moves, *more
-    last = primary.troubles, primary.check_format
+    last = primary.troubles, primary.orders.obey, led.applied, primary.check_format
     return Taken(node, led.store, primary, told.has_waited, *about, *last)
 
 

@@ -38,9 +38,11 @@ class Switching:
         broker: Broker,
         goes_on: Callable[[], None],
         moves: Callable[[], None],
+        preferred: str = "",
     ) -> None:
+        """preferred: the replica that is to lead if it has everything and none is named."""
         self._node, self._taken, self._broker = node, taken, broker
-        self._goes_on, self._moves = goes_on, moves
+        self._goes_on, self._moves, self._preferred = goes_on, moves, preferred
         self.is_stopping = False
         """The node is stopped for another reason."""
         self.is_on = False
@@ -54,7 +56,8 @@ class Switching:
         if self.is_stopping or self.to:
             raise NodeStopping
         if self.is_on:
-            raise self._refused(asked.to, "a switchover is under way")
+            detail = f"a move to {self.drains_for} is under way: wait for its end"
+            raise self._refused(asked.to or "another replica", detail)
         to = self._target(asked.to)
         drain_s = self._node.drain_s if asked.drain_s is None else asked.drain_s
         later, self.is_on, self.drains_for = Later(), True, to
@@ -63,8 +66,16 @@ class Switching:
         return later
 
     def _target(self, to: str) -> str:
-        assert self._taken.may_lead is not None
-        return self._taken.may_lead(to)
+        taken, preferred = self._taken, self._preferred
+        assert taken.may_lead is not None
+        if (
+            not to
+            and preferred
+            and taken.readiness is not None
+            and not taken.readiness(preferred)[1]
+        ):
+            to = preferred
+        return taken.may_lead(to)
 
     def _run(self, to: str, drain_s: float, is_forced: bool, later: Later) -> None:
         draining = self._broker.draining

@@ -180,7 +180,7 @@ def status(target: Target) -> None:
 
 @click.command()
 @target_options
-@click.option("--to", default="", help="The replica that is to lead; needed where there are more.")
+@click.option("--to", default="", help="The replica that is to lead; else the best one in sync.")
 @click.option(
     "--drain-s",
     type=click.FloatRange(0, 3600),
@@ -194,28 +194,39 @@ def switchover(
     target: Target, to: str, drain_s: float | None, is_forced: bool, timeout_s: float
 ) -> None:
     """Have another replica lead, planned; returns when it does. The one that led lets what was
-    begun end, and follows from then on. Clients go along by themselves.
+    begun end, and follows from then on. Clients go along by themselves. Without --to it is the
+    preferred one if that has everything, else the one that is least behind. A machine that follows
+    sends the command on to the one that leads.
 
-    Refused, and nothing is changed, while the other copy lacks anything, and when transactions have
+    Refused, and nothing is changed, while no other copy has everything, and when transactions have
     work, consumers have messages or calls run after --drain-s.
     """
-    from hms.boot.replicating import await_leader, make_arbiter  # noqa: PLC0415 - not for --help
+    from hms.boot.ordering import switch_over  # noqa: PLC0415 - not for --help
+    from hms.boot.replicating import await_leader, make_arbiter  # noqa: PLC0415
+    from hms.boot.roles import is_standing_by  # noqa: PLC0415
     from hms.errors.catalogue import RequestTimeout  # noqa: PLC0415
+    from hms.wire.operations import SwitchOver  # noqa: PLC0415
 
     config, node = _node(target)
     arbiter = make_arbiter(config, node)
     given = {} if drain_s is None else {"drain_s": drain_s}
-    patient = replace(target, timeout_s=timeout_s + (node.drain_s if drain_s is None else drain_s))
+    patience_s = timeout_s + (node.drain_s if drain_s is None else drain_s)
     try:
-        told = patient.administer("replica.switchover", to=to, is_forced=is_forced, **given)
-        now = await_leader(arbiter, told["epoch"], timeout_s)
+        if target.address is None and is_standing_by(node):
+            asked = SwitchOver(to=to, is_forced=is_forced, drain_s=drain_s)
+            moves_to, before = switch_over(arbiter, config, node, asked, patience_s)
+        else:
+            patient = replace(target, timeout_s=patience_s)
+            told = patient.administer("replica.switchover", to=to, is_forced=is_forced, **given)
+            moves_to, before = told["to"], told["epoch"]
+        now = await_leader(arbiter, before, timeout_s)
     finally:
         arbiter.close()
     if now is None:
-        raise RequestTimeout(what=f"{told['to']} to lead", timeout_s=timeout_s)
+        raise RequestTimeout(what=f"{moves_to} to lead", timeout_s=timeout_s)
     said = {"node": node.name, "primary": now.primary, "epoch": now.epoch}
     target.say(f"{now.primary} leads {node.name} in epoch {now.epoch}", said)
-    if now.primary != told["to"]:
+    if now.primary != moves_to:
         click.get_current_context().exit(1)
 
 

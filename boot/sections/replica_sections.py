@@ -102,6 +102,9 @@ class Replica(Named, frozen=True, kw_only=True):
     scrub_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 60
     """A segment of its log that is not written any more is read in every so many seconds, to find
     bits that were damaged."""
+    standby: Literal["HOT", "WARM"] = "HOT"
+    """HOT: while it follows it applies what is confirmed, so that a take-over need not read the
+    log; that takes the memory of a primary. WARM: the log is read at the take-over."""
     public_key: Annotated[
         PublicKey | None, key(otherwise="none", example="rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
     ] = None
@@ -116,7 +119,6 @@ REPLICA = Section(
     "# [replica.a]",
     later={
         "mode": f"every replica is synchronous: {ABSENT}",
-        "standby": f"a standby reads its log when it takes over: {ABSENT}",
         "rank": ABSENT,
         "copy_history": f"the history is always copied: {ABSENT}",
         "store": "stands in [node.NAME] of that machine",

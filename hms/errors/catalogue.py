@@ -1524,8 +1524,9 @@ class LeadershipLost(TpSystem):
     number: ClassVar[int] = 5071
     text: ClassVar[str] = "replica {replica} of node {node} leads no more: {detail}"
     cure_text: ClassVar[str] = (
-        "It stops and has confirmed nothing since. Look whether the arbiter and the other "
-        "replica are reached from here, then boot it again."
+        "It has confirmed nothing since, and follows from now on, by itself. Look whether "
+        "the arbiter and the other replicas are reached from here, and whether the machine "
+        "stood still for lease_s."
     )
 
 
@@ -1600,8 +1601,9 @@ class StoreFenced(TpSystem):
         "another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}"
     )
     cure_text: ClassVar[str] = (
-        "This node stops and has written nothing since; the other one has all that was "
-        "confirmed. Look why this one was silent for longer than its lease (lease_s, "
+        "This node has confirmed nothing since; the other one has all that was confirmed. A "
+        "replica, and a node that was booted with --standby, stands by from now on; any "
+        "other one stops. Look why it was silent for longer than its lease (lease_s, "
         "database_lease_s)."
     )
 

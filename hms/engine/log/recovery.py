@@ -10,7 +10,7 @@ before, and a message may be told of twice, by its SENT record and by a later MO
 of which the later counts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from hms.engine.cluster.move_recovery import OffersFound
@@ -73,6 +73,8 @@ class Recovery(StateTables):
         self._read = read
         self._first_segment: int | None = None
         """Where the log begins; what it tells of an older segment lies behind it."""
+        self._pinned_within: dict[int, int] = {}
+        """Segments that were read as part of this log and pinned later, and where that is told."""
         self._paging_bytes = state.settings.paging_share * state.settings.memory_bytes_max
         self.places: dict[int, LoggedPlace] = {}
         """What the log has of each place so far, by its number."""
@@ -96,10 +98,13 @@ class Recovery(StateTables):
             self._first_segment = position >> SEGMENT_SHIFT
         self._transitions[kind](payload, position)
 
-    def finish(self) -> None:
+    def finish(self, behind: Collection[int] = ()) -> None:
         """What was out waits again, unless a prepared branch has it; indexes and counters are those
-        of a fresh node."""
+        of a fresh node. behind: pinned segments that lie behind the log, which may have moved on
+        since this recovery read it."""
         state = self.state
+        told = self._pinned_within
+        state.blocks.pinned.update((number, told[number]) for number in behind if number in told)
         self.branches.read()
         self._resolve()
         for number, logged in self.places.items():
@@ -263,6 +268,8 @@ class Recovery(StateTables):
         was read as part of this log everything is known already."""
         told = decode_pinned(payload)
         if self._first_segment is None or told.segment >= self._first_segment:
+            if not told.part:
+                self._pinned_within[told.segment] = position >> SEGMENT_SHIFT
             return
         if not told.part:
             self.state.blocks.pinned[told.segment] = position >> SEGMENT_SHIFT

@@ -309,13 +309,19 @@ class Confirmation:
 
     def lacks(self, name: str, now_s: float) -> str:
         """Why a replica could not lead at once with everything; "" when it could."""
-        peer = next((one for one in self._peers.values() if one.name == name), None)
+        if name in self._removed:
+            return f"it was removed, and counts again after `hms replica add {name}`"
+        here = {copy_id: one for copy_id, one in self._peers.items() if one.name == name}
+        if not here:
+            return f"it has not come since {self._me.name} leads: boot it"
+        if not any(self.is_heard(copy_id, now_s) for copy_id in here):
+            silent_s = self._limits.timeout_s
+            return f"it has been silent for {silent_s:g} s and more: look whether it runs"
         ids = [one.copy_id for one in self.now.members if one.name == name]
-        if peer is None or not ids or self._peers.get(ids[0]) is not peer:
-            return "it is no copy that counts"
-        if not self.is_heard(ids[0], now_s):
-            return f"it has been silent for {self._limits.timeout_s:g} s and more"
-        return "" if peer.is_whole else "it lacks a part of the log"
+        peer = here.get(ids[0]) if ids else None
+        if peer is None or not peer.is_whole:
+            return "it lacks a part of the log, and gets it now: wait until it is IN_SYNC"
+        return ""
 
     # for operators
 

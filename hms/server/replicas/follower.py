@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import structs
 
@@ -55,7 +55,7 @@ from hms.store.journal.disk import Disk
 from hms.store.journal.format import FORMATS
 from hms.store.journal.segment_manager import LogLimits
 
-__all__ = ["Follower", "Won"]
+__all__ = ["Applies", "Follower", "Won", "applies_nothing"]
 
 log = logging.getLogger("hms.replicas")
 
@@ -91,6 +91,19 @@ class Won:
         return None if self._told is None else self._told[0] + int((now_s - self._told[1]) * 1000)
 
 
+class Applies(Protocol):
+    """What is made of the log while it comes."""
+
+    def __call__(self, confirmed: Place, *, is_idle: bool) -> bool:
+        """After each turn. confirmed: up to where; is_idle: nothing came in it. True when there is
+        more to do at once."""
+
+
+def applies_nothing(confirmed: Place, *, is_idle: bool) -> bool:  # noqa: ARG001 - as Applies has it
+    """The log is read at the take-over."""
+    return False
+
+
 class Follower:
     """One copy, until it leads; one thread. waits: told what is waited for; pauses: told now and
     then that it goes on."""
@@ -109,6 +122,7 @@ class Follower:
         clock_s: Callable[[], float] = now_s,
         limits: LogLimits = NO_LIMITS,
         learn: Callable[[], Mapping[str, Peer]] = dict,
+        applies: Applies = applies_nothing,
     ) -> None:
         """learn: the replicas as hms.conf has them now."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
@@ -118,6 +132,7 @@ class Follower:
         self._confirmed = ConfirmedPlace(disk, folder)
         self._marks = ArchiveMarks(disk, folder)
         self._make_link, self._clock_s, self._learn = link, clock_s, learn
+        self._applies, self._has_more = applies, False
         self._link: FollowerLink | None = None
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
@@ -162,7 +177,12 @@ class Follower:
             self._is_lost, self._looked_s = True, float("-inf")
         if self._is_look_due(self._clock_s()) and (won := self._look()) is not None:
             return won
-        self._take(pause_s if self._alone_s is None else min(pause_s, SOON_S))
+        if self._alone_s is not None:
+            pause_s = min(pause_s, SOON_S)
+        taken = self._taken
+        self._take(0 if self._has_more else pause_s)
+        is_idle = self._taken == taken
+        self._has_more = self._applies(self._confirmed.place, is_idle=is_idle)
         return None
 
     def end(self) -> None:

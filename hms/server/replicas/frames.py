@@ -30,6 +30,8 @@ __all__ = [
     "Join",
     "Keep",
     "Mark",
+    "Order",
+    "OrderDone",
     "PastPart",
     "Promised",
     "Reads",
@@ -225,6 +227,23 @@ class Time(_Said, frozen=True):
     at_ms: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 
 
+class Order(_Said, frozen=True):
+    """An operator at a machine that follows wants another replica to lead. by: who; the rest as in
+    hms.wire.operations.SwitchOver. A release before refuses it, and does not answer."""
+
+    to: Annotated[str, Meta(max_length=255)]
+    is_forced: bool
+    drain_s: Annotated[float, Meta(ge=0, le=3600)] | None
+    by: Annotated[str, Meta(max_length=255)]
+
+
+class OrderDone(_Said, frozen=True):
+    """Who leads from now on, after this epoch; or the error, behind the envelope."""
+
+    to: str
+    epoch: int
+
+
 class Bye(_Said, frozen=True):
     """Its sender stops."""
 
@@ -252,6 +271,8 @@ Said = (
     | Promised
     | Reads
     | Time
+    | Order
+    | OrderDone
     | Bye
 )
 

@@ -18,6 +18,7 @@ from msgspec import structs
 from hms.errors.catalogue import (
     ArbiterUnavailable,
     LeadershipLost,
+    NodeFailed,
     ReplicaChangeRefused,
     ReplicaFrameBad,
     StoreFenced,
@@ -46,6 +47,7 @@ from hms.server.replicas.frames import (
     Join,
     Keep,
     Mark,
+    Order,
     PastPart,
     Reads,
     Rejoin,
@@ -61,6 +63,7 @@ from hms.server.replicas.frames import (
 from hms.server.replicas.leadership import Leadership, Role
 from hms.server.replicas.link import Group, Peer, PrimaryLink, now_s
 from hms.server.replicas.log_copy import FILES_FOLDER
+from hms.server.replicas.orders import Orders
 from hms.server.replicas.promises import promises_needed
 from hms.store.files import is_whole_file
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
@@ -209,6 +212,7 @@ class Primary:
         """The mark up to which what was written is on its way."""
         self._fault: HmsError | None = None
         self._is_over = False
+        self.orders = Orders(group.node, group.me, granted.epoch, socket.wake)
         self._successor = ""
         """Who is to lead when this one stops; "" for anyone."""
         self.refused = 0
@@ -443,16 +447,26 @@ class Primary:
             raise StoreNotFinalized(node=self._group.node, detail=" and ".join(lacks))
 
     def may_lead(self, to: str) -> str:
-        """That replica, "" the only other one, could lead at once with everything; its name.
-        SwitchoverRefused."""
+        """The replica that could lead at once with everything: that one, or for "" the one that is
+        least behind; its name. SwitchoverRefused."""
         others = [name for name in self._group.peers if name != self._group.me]
-        name = to or (others[0] if len(others) == 1 else "")
-        detail = "" if name in others else f"it is none of {', '.join(others)}"
+        if to and to not in others:
+            detail = "it leads already" if to == self._group.me else self._unknown(to)
+            raise self._refused(to, f"{detail}; the other replicas are {', '.join(others)}")
+        wanted = [to] if to else others
         with self._changed:
-            detail = detail or self._confirmation.lacks(name, self._clock_s())
-            if detail:
-                raise SwitchoverRefused(node=self._group.node, to=name or to, detail=detail)
-        return name
+            at_s = self._clock_s()
+            lacks = {name: self._confirmation.lacks(name, at_s) for name in wanted}
+            lags = {one.member.name: one.lag_bytes for one in self._links.values()}
+        if fit := [name for name in wanted if not lacks[name]]:
+            return min(fit, key=lambda name: lags.get(name, 0))
+        if to:
+            raise self._refused(to, lacks[to])
+        each = "; ".join(f"{name}: {why}" for name, why in lacks.items())
+        raise self._refused("another replica", f"none has everything. {each}")
+
+    def _refused(self, to: str, detail: str) -> SwitchoverRefused:
+        return SwitchoverRefused(node=self._group.node, to=to, detail=detail)
 
     def readiness(self, name: str) -> tuple[int, str]:
         """The start of a replica's process, 0 when it is not connected, and why it could not lead
@@ -538,8 +552,7 @@ class Primary:
             run()
         except BaseException as fault:
             log.exception("the link of the copies ends")
-            detail = f"{type(fault).__name__}: {fault}"
-            self._fail(LeadershipLost(replica=self._group.me, node=self._group.node, detail=detail))
+            self._fail(NodeFailed(detail=f"{type(fault).__name__}: {fault}"))
 
     # the keeper: the lease, and which copies count
 
@@ -640,6 +653,7 @@ class Primary:
             self._socket.wait(pause_s)
             self._serve_once()
         self._tell_place()
+        self._answer_orders()
         self._to_all(Bye())
 
     def _serve_once(self) -> None:
@@ -652,6 +666,7 @@ class Primary:
         for parts in self._socket.received():
             self._receive(parts[0], parts[1:])
         self._send_outbox()
+        self._answer_orders()
         for link in list(self._links.values()):
             self._catch_up(link)
         at_s = self._clock_s()
@@ -678,6 +693,7 @@ class Primary:
         for route, *parts in self._socket.received():
             with suppress(ReplicaFrameBad):
                 self._came_early(route, decode(parts)[0])
+        self._answer_orders()
         at_s = self._clock_s()
         if at_s >= self._beat_at_s:
             self._beat_at_s = at_s + self._group.lease_s / BEATS_PER_LEASE
@@ -694,6 +710,8 @@ class Primary:
         elif isinstance(said, Join):
             with self._changed:
                 self._leadership.saw(said.promised)
+        elif isinstance(said, Order):
+            self._order(route, name, said)
         elif isinstance(said, Bye) and self._early.get(name) == route:
             del self._early[name]
 
@@ -728,6 +746,8 @@ class Primary:
                 raise ReplicaFrameBad(detail=f"it is of log {envelope.log[:40]}")  # noqa: TRY301
             if isinstance(envelope.said, Join):
                 self._join(route, envelope, envelope.said)
+            elif isinstance(envelope.said, Order):
+                self._order(route, envelope.replica, envelope.said)
             elif (link := self._links.get(route)) is None:
                 self._send(route, Rejoin())
             else:
@@ -774,6 +794,15 @@ class Primary:
         if (link.is_whole and not link.is_known) or self._confirmation.asked:
             link.is_known = True
             self._changed.notify_all()
+
+    def _order(self, route: bytes, name: str, said: Order) -> None:
+        if name not in self._group.peers or name == self._group.me:
+            raise ReplicaFrameBad(detail=f"{name[:40]!r} is no other replica of this node")
+        self.orders.take(route, name, said)
+
+    def _answer_orders(self) -> None:
+        for route, said, data in self.orders.answers():
+            self._send(route, said, data)
 
     def _join(self, route: bytes, envelope: Envelope, said: Join) -> None:
         """A copy comes, or comes again; what it lacks is begun."""

@@ -48,6 +48,7 @@ from hms.store.journal.record_fetch import Fetch
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment import Segment
 from hms.store.journal.segment_manager import LogLimits, SegmentManager
+from hms.store.journal.segment_walk import ReadUpTo
 from hms.wire.record_runs import NO_RUNS
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
@@ -164,11 +165,14 @@ class Journal:
             return False
         return self._preallocated.is_due or self._segments.is_due(self.durable_lsn)
 
-    def recover(self, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
-        """Every record in order; what a crash left incomplete at the end is cut off."""
+    def recover(
+        self, runs_of: int = NO_RUNS, behind: ReadUpTo | None = None
+    ) -> Iterator[StoredRecord]:
+        """Every record in order; what a crash left incomplete at the end is cut off. behind: those
+        before it were read already (growing_log)."""
         recovery = self._recovery = Recovery(self._disk, self._path, self._node_uid)
         self._durable_end = sys.maxsize  # whatever is given out here lies on the disk
-        records = recovery.records(runs_of)
+        records = recovery.records(runs_of, behind)
         while True:
             try:
                 record = next(records, None)
@@ -182,6 +186,11 @@ class Journal:
             recovery.cut_tail()
             self._segments.found(recovery.segments, recovery.oldest, recovery.pinned)
         self.last_lsn = self.durable_lsn = recovery.next_lsn - 1
+
+    @property
+    def pinned_at_boot(self) -> frozenset[int]:
+        """The segments behind the log that hold live messages, as recover() found them."""
+        return frozenset(() if self._recovery is None else self._recovery.pinned)
 
     @property
     def recovery_bytes(self) -> int:

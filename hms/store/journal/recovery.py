@@ -17,6 +17,7 @@ from hms.store.journal.segment import seal
 from hms.store.journal.segment_walk import (
     LOG_SUFFIX,
     PINNED_SUFFIX,
+    ReadUpTo,
     SegmentInfo,
     Walk,
     opened,
@@ -74,17 +75,29 @@ class Recovery:
         self.pinned: dict[int, int] = {}
         """Sizes of those behind the log that hold live messages."""
 
-    def records(self, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
-        """Every record in order, or runs of that kind; changes nothing."""
+    def records(
+        self, runs_of: int = NO_RUNS, behind: ReadUpTo | None = None
+    ) -> Iterator[StoredRecord]:
+        """Every record in order, or runs of that kind; changes nothing. behind: those before it
+        were read already, by this process, and are confirmed."""
         segments = self._survey()
         if not segments:
             return
         check_chain(segments)
-        self.next_lsn = segments[0].first_lsn
         self._check_owner(segments)
-        for info, successor in zip_longest(segments, segments[1:]):
-            yield from self._segment(info, successor, runs_of)
+        first = 0 if behind is None else self._index_of(behind, segments)
+        self.next_lsn = segments[first].first_lsn
+        for info, successor in zip_longest(segments[first:], segments[first + 1 :]):
+            is_begun = behind is not None and info.number == behind.number
+            yield from self._segment(info, successor, runs_of, behind if is_begun else None)
         self._find_end(segments)
+
+    def _index_of(self, behind: ReadUpTo, segments: list[SegmentInfo]) -> int:
+        for index, info in enumerate(segments):
+            if (info.number, info.salt) == (behind.number, behind.salt):
+                return index
+        file = segment_file(self._directory, behind.number)
+        raise corrupt(file, behind.offset, behind.lsn, "what was read of the log is there no more")
 
     def pinned_records(self, number: int, runs_of: int = NO_RUNS) -> Iterator[StoredRecord]:
         """The records of a segment that was pinned. FileNotFoundError; StoreCorrupt where one does
@@ -155,13 +168,20 @@ class Recovery:
                 raise StoreUnavailable(path=str(self._directory), detail=detail)
 
     def _segment(
-        self, info: SegmentInfo, successor: SegmentInfo | None, runs_of: int
+        self,
+        info: SegmentInfo,
+        successor: SegmentInfo | None,
+        runs_of: int,
+        behind: ReadUpTo | None = None,
     ) -> Iterator[StoredRecord]:
         if info.first_lsn != self.next_lsn:
             detail = f"it begins with {info.first_lsn}, but {self.next_lsn} comes next"
             raise corrupt(info.file, 0, self.next_lsn, detail)
         with opened(self._disk, info.file) as fd:
             walk = Walk(self._disk, fd, info)
+            if behind is not None:
+                walk.at = walk.batch_at = behind.offset
+                walk.lsn = behind.lsn
             yield from all_records(walk, info, successor, runs_of)
             self.next_lsn, self._tail_end, self._tail = walk.lsn, walk.at, info
             self._batch_at = walk.batch_at

@@ -60,6 +60,16 @@ class SegmentInfo(NamedTuple):
     release: Release = NO_RELEASE
 
 
+class ReadUpTo(NamedTuple):
+    """Behind a record: its segment, the offset there, the next sequence number, and what tells that
+    segment from another one of its number."""
+
+    number: int
+    offset: int
+    lsn: int
+    salt: int
+
+
 @contextmanager
 def opened(disk: Disk, path: Path, flags: int = READ) -> Iterator[int]:
     """An open file for the length of a block."""

@@ -1,0 +1,121 @@
+"""A hot standby: a copy that follows has applied what is confirmed, so that a take-over reads only
+the rest of its log (decision 0058).
+
+It applies in slices, in the thread that follows: what the primary says is written and answered
+first, and while there is much of that at most a fifth of the time is spent here. Whatever goes
+wrong costs only time: what was applied is given up, and the log is read from its beginning, here
+or at the take-over.
+"""
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from hms.boot.recovering import RUNS_OF, Applied
+from hms.engine.engine import Engine
+from hms.errors.tree import HmsError
+from hms.store.interface import SegmentGoneError, StoredRecord
+from hms.store.journal.confirmed_place import NOTHING, Place
+from hms.store.journal.disk import Disk
+from hms.store.journal.growing_log import GrowingLog, is_in_log
+from hms.store.journal.record_fetch import Fetch
+
+__all__ = ["HotStandby"]
+
+log = logging.getLogger("hms.replicas")
+
+SLICE_S: Final = 0.005
+REST_SLICES: Final = 4
+"""So many times a slice is left to the primary's frames, while there are any."""
+AGAIN_S: Final = 10.0
+"""So long after a fault it begins anew."""
+_FAULTS: Final = (HmsError, SegmentGoneError, OSError, LookupError, ValueError)
+
+
+class HotStandby:
+    """See the module. make_engine: a new one, as the node has it."""
+
+    def __init__(self, disk: Disk, folder: Path, make_engine: Callable[[], Engine]) -> None:
+        self._disk, self._folder, self._make_engine = disk, folder, make_engine
+        self._log: GrowingLog | None = None
+        self._applied: Applied | None = None
+        self._fetch: Fetch | None = None
+        self._records: Iterator[StoredRecord] = iter(())
+        self._until, self._is_there = NOTHING, True
+        """The place up to which it applies now, and whether it is there."""
+        self._free_at = 0.0
+
+    def turn(self, confirmed: Place, *, is_idle: bool) -> bool:
+        """Apply some of what lies before that place; whether there is more to apply at once.
+        is_idle: the primary has said nothing just now."""
+        began = time.monotonic()
+        if began < self._free_at and not (is_idle and self._applied is not None):
+            return False
+        if confirmed < self._until:  # an operator has given up what was behind it
+            self._give_up("the log was cut")
+        if confirmed == self._until and self._is_there:
+            return False
+        try:
+            self._slice(confirmed, began + SLICE_S)
+        except _FAULTS as fault:
+            self._give_up(f"{type(fault).__name__}: {fault}")
+            self._free_at = began + AGAIN_S
+            return False
+        self._free_at = began + (1 + REST_SLICES) * (time.monotonic() - began)
+        return not self._is_there
+
+    def take(self) -> Applied | None:
+        """What was applied, for the node that leads now; None where nothing was."""
+        applied, growing = self._applied, self._log
+        if growing is None or applied is None:
+            return None
+        applied.read_up_to = growing.read_up_to
+        if applied.read_up_to is None or not is_in_log(
+            self._disk, self._folder, applied.read_up_to
+        ):
+            self._give_up("the log begins behind it")
+            return None
+        log.info("%d records of the log are applied already", applied.records)
+        growing.close()
+        self._applied = self._log = self._fetch = None
+        return applied
+
+    def _slice(self, confirmed: Place, until_s: float) -> None:
+        if self._applied is None:
+            self._begin()
+        assert self._applied is not None
+        gc.disable()  # nothing of what is read is garbage
+        try:
+            self._is_there = self._apply_some(self._applied, until_s)
+            if self._is_there and self._until != confirmed and self._log is not None:
+                self._until, self._records = confirmed, self._log.records(confirmed, RUNS_OF)
+                self._is_there = self._apply_some(self._applied, until_s)
+        finally:
+            gc.freeze()
+            gc.enable()
+
+    def _apply_some(self, to: Applied, until_s: float) -> bool:
+        """Whether there are no more of these."""
+        for _, kind, events, payload, position in self._records:
+            to.apply(kind, events, payload, position)
+            if time.monotonic() >= until_s:
+                return False
+        return True
+
+    def _begin(self) -> None:
+        self._fetch = Fetch(self._disk, self._folder)
+        self._applied = Applied(self._make_engine(), self._fetch)
+        self._log = GrowingLog(self._disk, self._folder)
+
+    def _give_up(self, why: str) -> None:
+        if self._applied is not None:
+            log.warning("what this copy had applied of the log is given up: %s", why)
+        if self._log is not None:
+            self._log.close()
+        if self._fetch is not None:
+            self._fetch.close()
+        self._applied = self._log = self._fetch = None
+        self._records, self._until, self._is_there = iter(()), NOTHING, True

@@ -1,0 +1,53 @@
+"""A switchover that an operator says at a machine that follows: the one that leads gets it over the
+link of the copies."""
+
+import getpass
+import time
+from typing import Final
+
+from hms.boot.entries import Config, Node
+from hms.boot.replicating import endpoint_of, group_of
+from hms.errors.catalogue import ReplicasNotBegun, RequestTimeout, SwitchoverRefused
+from hms.server.arbiter import Arbiter
+from hms.server.replicas.frames import Order, OrderDone, decode
+from hms.server.replicas.link import FollowerSocket
+from hms.wire.operations import SwitchOver
+from hms.wire.structures import decode_error
+
+__all__ = ["switch_over"]
+
+LOOK_S: Final = 0.2
+
+
+def switch_over(
+    arbiter: Arbiter, config: Config, node: Node, asked: SwitchOver, timeout_s: float
+) -> tuple[str, int]:
+    """Have the primary move; who is to lead, and in which epoch the other one led. Its refusal;
+    SwitchoverRefused where nobody leads; RequestTimeout."""
+    standing = arbiter.read()
+    if standing is None:
+        raise ReplicasNotBegun(endpoint=endpoint_of(config), node=node.name)
+    group, leader = group_of(config, node), standing.leader
+    if leader is None or leader.replica not in group.peers:
+        whom = "nobody leads" if leader is None else f"hms.conf has no [replica.{leader.replica}]"
+        detail = f"{whom}; `hms replica status` says who counts"
+        raise SwitchoverRefused(node=node.name, to=asked.to or "another replica", detail=detail)
+    order = Order(asked.to, asked.is_forced, asked.drain_s, getpass.getuser())
+    link, until = FollowerSocket(group, leader.replica), time.monotonic() + timeout_s
+    try:
+        link.say(standing.configuration.log, group.me, 0, order)
+        while time.monotonic() < until:
+            link.wait(LOOK_S)
+            for parts in link.received():
+                envelope, data = decode(parts)
+                if isinstance(envelope.said, OrderDone):
+                    return _done(envelope.said, data)
+    finally:
+        link.close()
+    raise RequestTimeout(what=f"{leader.replica} to move {node.name}", timeout_s=timeout_s)
+
+
+def _done(said: OrderDone, error: bytes) -> tuple[str, int]:
+    if error:
+        raise decode_error(error)
+    return said.to, said.epoch
