@@ -10,8 +10,9 @@ or at the take-over.
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from hms.boot.recovering import RUNS_OF, Applied
@@ -22,6 +23,7 @@ from hms.store.journal.confirmed_place import NOTHING, Place
 from hms.store.journal.disk import Disk
 from hms.store.journal.growing_log import GrowingLog, is_in_log
 from hms.store.journal.record_fetch import Fetch
+from hms.store.journal.segment_walk import ReadUpTo
 
 __all__ = ["HotStandby"]
 
@@ -67,12 +69,18 @@ class HotStandby:
         self._free_at = began + (1 + REST_SLICES) * (time.monotonic() - began)
         return not self._is_there
 
-    def take(self) -> Applied | None:
-        """What was applied, for the node that leads now; None where nothing was."""
+    @property
+    def verified(self) -> ReadUpTo | None:
+        """Up to where the log was read, and found to be whole."""
+        return None if self._log is None else self._log.read_up_to
+
+    def take(self, written: Mapping[int, int] = MappingProxyType({})) -> Applied | None:
+        """What was applied, for the node that leads now; None where nothing was. written: as of
+        Applied."""
         applied, growing = self._applied, self._log
         if growing is None or applied is None:
             return None
-        applied.read_up_to = growing.read_up_to
+        applied.read_up_to, applied.written = growing.read_up_to, written
         if applied.read_up_to is None or not is_in_log(
             self._disk, self._folder, applied.read_up_to
         ):

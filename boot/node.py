@@ -295,7 +295,8 @@ class NodeProcess:
         self._look_for_files()
         append_records(self._journal, fx.records)
         self._commit_first()
-        self._journal.maintain()
+        if not self._taken.has_waited:  # else clients wait: the next tick does it
+            self._journal.maintain()
         waiting = self._waiting()
         self._deleted = found - waiting
         if self._deleted:

@@ -3,7 +3,7 @@
 import gc
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from hms.boot import compose
 from hms.boot.entries import Config, Node
@@ -62,12 +62,14 @@ class _Progress:
 
 
 class Applied:
-    """A recovery that has followed a copy's log. read_up_to: where the rest of the log begins."""
+    """A recovery that has followed a copy's log. read_up_to: where the rest of the log begins;
+    written: where the last byte ends of a segment that the copy began in this process."""
 
     def __init__(self, engine: Engine, fetch: Fetch) -> None:
         self.engine = engine
         self.records = 0
         self.read_up_to: ReadUpTo | None = None
+        self.written: Mapping[int, int] = {}
         self._fetch = fetch
         self._read: BodyReader = fetch.read
         self._read_pinned: PinnedReader = no_pinned
@@ -105,7 +107,7 @@ def recover(engine: Engine, store: Store, tell: Tell, applied: Applied | None = 
     else:
         assert isinstance(store, Journal), "only a log is followed"
         recovery = applied.goes_on(pinned, store.read)
-        records = store.recover(RUNS_OF, applied.read_up_to)
+        records = store.recover(RUNS_OF, applied.read_up_to, applied.written)
         progress.records = applied.records
     gc.disable()  # nothing of what is read is garbage, and looking for some takes longer each time
     try:

@@ -41,7 +41,7 @@ from hms.server.replicas.copy_state import (
     state_of,
 )
 from hms.server.replicas.damage import damage_of, note_damages
-from hms.server.replicas.follower import Follower, Won, applies_nothing
+from hms.server.replicas.follower import NOTHING_APPLIED, Follower, Won
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Held, Peer, PrimarySocket, now_s
 from hms.server.replicas.primary import Primary
@@ -150,11 +150,11 @@ def lead(
                 pauses,
                 limits=compose.log_limits(node),
                 learn=learn,
-                applies=applies_nothing if hot is None else hot.turn,
+                applies=NOTHING_APPLIED if hot is None else hot,
             )
             about_us = node, arbiter, leadership, follower
             won, socket, group = _won(group, learn, *about_us, stands_by, pauses)
-            applied = None if hot is None else hot.take()
+            applied = None if hot is None else hot.take(follower.copy.written)
         except BaseException:
             with suppress(HmsError):
                 arbiter.resign()  # an epoch may have been granted just now
@@ -231,7 +231,7 @@ def _won(
             arbiter.resign()
             raise
         about = arbiter, leadership, won.configuration, socket
-        candidate = Candidate(group, node.store, REAL_DISK, *about)
+        candidate = Candidate(group, node.store, REAL_DISK, *about, copy=follower.copy)
         if candidate.promises.needed > 1:
             waits(f"the promises of {candidate.promises.needed} copies")
         try:

@@ -144,6 +144,11 @@ class LoggedPlace:
         if stay.due_ms:
             self.due[message.id] = stay.due_ms
 
+    def delay(self, ids: Sequence[int], due_ms: int) -> None:
+        """Those of them that wait do so for their time."""
+        self.open_in([(message_id, message_id) for message_id in ids])
+        self.due.update((message_id, due_ms) for message_id in ids if message_id in self.waiting)
+
     def count(self, message_id: int, deliveries: int, attempts: int) -> None:
         """It was delivered so often before."""
         self.open_in(((message_id, message_id),))

@@ -51,7 +51,7 @@ from hms.records import (
     decode_sent,
 )
 from hms.records.message_states import LOST, OFFERED, RETURNED, Steps
-from hms.records.pinned import decode_pinned
+from hms.records.pinned import PinnedRun, decode_pinned
 from hms.records.transitions import Payload, Transition, transitions_of
 from hms.wire.packed_messages import KIND_FILE
 from hms.wire.record_runs import RUN, SingleSends, records_of_sends, sends_in
@@ -270,6 +270,7 @@ class Recovery(StateTables):
         if self._first_segment is None or told.segment >= self._first_segment:
             if not told.part:
                 self._pinned_within[told.segment] = position >> SEGMENT_SHIFT
+            self._delayed(told.runs)
             return
         if not told.part:
             self.state.blocks.pinned[told.segment] = position >> SEGMENT_SHIFT
@@ -281,6 +282,14 @@ class Recovery(StateTables):
             for stay in run.stays:
                 if stay.number in self.state.places:
                     self._stay(stubs, stay)
+
+    def _delayed(self, runs: Sequence[PinnedRun]) -> None:
+        """For when messages wait that came back: their returns do not say it."""
+        for run in runs:
+            for stay in run.stays:
+                logged = self.places.get(stay.number)
+                if stay.due_ms and logged is not None:
+                    logged.delay([message_id for message_id, _ in run.each()], stay.due_ms)
 
     def _holds_pinned(self, batch: PinnedBatch) -> bool:
         """Whether the messages wait as a batch, until the segment is read."""

@@ -65,9 +65,12 @@ class Candidate:
         granted: Configuration,
         socket: PrimaryLink,
         clock_s: Callable[[], float] = now_s,
+        copy: LogCopy | None = None,
     ) -> None:
+        """copy: that of the follower, which knows up to where it has read it."""
+        self._copy = LogCopy(disk, folder) if copy is None else copy
         self._group, self._arbiter, self._leadership = group, arbiter, leadership
-        self._folder, self._disk = folder, disk
+
         self._socket, self._clock_s, self._granted = socket, clock_s, granted
         self.promises = Promises(granted)
         self._routes: dict[bytes, bool] = {}
@@ -93,11 +96,10 @@ class Candidate:
         if self.promises.needed == 1:
             self.promises.promised(me, End(), is_clean=True)
             return
-        copy = LogCopy(self._disk, self._folder)
         try:
-            end, is_clean = copy.tail()
+            end, is_clean = self._copy.tail()
         finally:
-            copy.close()
+            self._copy.close()
         self.promises.promised(me, end, is_clean=is_clean)
         self._begun_s = self._clock_s()  # nobody was asked before
 

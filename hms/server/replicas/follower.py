@@ -54,8 +54,9 @@ from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import Disk
 from hms.store.journal.format import FORMATS
 from hms.store.journal.segment_manager import LogLimits
+from hms.store.journal.segment_walk import ReadUpTo
 
-__all__ = ["Applies", "Follower", "Won", "applies_nothing"]
+__all__ = ["NOTHING_APPLIED", "Applies", "Follower", "Won"]
 
 log = logging.getLogger("hms.replicas")
 
@@ -94,14 +95,26 @@ class Won:
 class Applies(Protocol):
     """What is made of the log while it comes."""
 
-    def __call__(self, confirmed: Place, *, is_idle: bool) -> bool:
+    def turn(self, confirmed: Place, *, is_idle: bool) -> bool:
         """After each turn. confirmed: up to where; is_idle: nothing came in it. True when there is
         more to do at once."""
 
+    @property
+    def verified(self) -> ReadUpTo | None:
+        """Up to where it has read the log in this process."""
 
-def applies_nothing(confirmed: Place, *, is_idle: bool) -> bool:  # noqa: ARG001 - as Applies has it
+
+class AppliesNothing:
     """The log is read at the take-over."""
-    return False
+
+    verified = None
+
+    def turn(self, confirmed: Place, *, is_idle: bool) -> bool:  # noqa: ARG002 - as Applies has it
+        """Nothing is done."""
+        return False
+
+
+NOTHING_APPLIED: Final = AppliesNothing()
 
 
 class Follower:
@@ -122,13 +135,13 @@ class Follower:
         clock_s: Callable[[], float] = now_s,
         limits: LogLimits = NO_LIMITS,
         learn: Callable[[], Mapping[str, Peer]] = dict,
-        applies: Applies = applies_nothing,
+        applies: Applies = NOTHING_APPLIED,
     ) -> None:
         """learn: the replicas as hms.conf has them now."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._leadership, self._state = leadership, state
         self._waits, self._pauses = waits, pauses
-        self._copy = LogCopy(disk, folder, limits)
+        self.copy = LogCopy(disk, folder, limits, self._verified)
         self._confirmed = ConfirmedPlace(disk, folder)
         self._marks = ArchiveMarks(disk, folder)
         self._make_link, self._clock_s, self._learn = link, clock_s, learn
@@ -182,13 +195,21 @@ class Follower:
         taken = self._taken
         self._take(0 if self._has_more else pause_s)
         is_idle = self._taken == taken
-        self._has_more = self._applies(self._confirmed.place, is_idle=is_idle)
+        self._has_more = self._applies.turn(self._confirmed.place, is_idle=is_idle)
         return None
 
     def end(self) -> None:
         """Let go of the link and the files."""
         self._hang_up()
-        self._copy.close()
+        self.copy.close()
+
+    def _verified(self) -> ReadUpTo | None:
+        """Up to where the log was read in this process, and is confirmed: it need not be read again
+        to find its end."""
+        known = self._applies.verified
+        if known is None or Place(known.number, known.offset) > self._confirmed.place:
+            return None
+        return known
 
     @property
     def _beats_s(self) -> float:
@@ -249,7 +270,7 @@ class Follower:
 
     def _forget_repaired(self) -> None:
         """A primary may have repaired this copy and gone before that was looked at."""
-        newest = self._copy.newest_now()
+        newest = self.copy.newest_now()
         older = [n for n in read_damages(self._disk, self._folder) if n < newest]
         if good := [n for n in older if check_segment(self._disk, self._folder, n) is None]:
             forget_damages(self._disk, self._folder, good)
@@ -257,7 +278,7 @@ class Follower:
     def _accept_end(self) -> None:
         """An operator knows where this copy ends, and that more was confirmed (--lossy)."""
         self._confirmed.lower(NOTHING)
-        newest = self._copy.newest_now()
+        newest = self.copy.newest_now()
         known = read_damages(self._disk, self._folder)
         if behind := [number for number in known if number >= newest]:
             log.warning("what is lost behind segment %d is accepted by an operator", newest)
@@ -311,7 +332,7 @@ class Follower:
         self._forget_repaired()  # a candidate counts no copy that says it is damaged
         known = read_damages(self._disk, self._folder)
         self._damaged = {one.segment: one.offset for one in known.values()}
-        joins = self._copy.joins(self._state.copy_id, self._leadership.promised, self._damaged)
+        joins = self.copy.joins(self._state.copy_id, self._leadership.promised, self._damaged)
         self._unanswered += 1  # a primary of a release before does not read what it does not know
         self._say(joins if self._unanswered % JOINS_BEFORE else before(joins))
 
@@ -350,7 +371,7 @@ class Follower:
             if self._link is None:
                 return
         if self._taken != taken:
-            self._copy.sync()
+            self.copy.sync()
             self._say(Ack(self._mark, self._taken))
         for answer in answers:
             self._say(answer)
@@ -374,7 +395,7 @@ class Follower:
             case Fence():
                 return self._promised(envelope.epoch)
             case Rejoin():
-                self._copy.sync()
+                self.copy.sync()
                 self._join()
             case Resume():
                 self._is_resumed, self._unanswered = True, 0
@@ -383,7 +404,7 @@ class Follower:
             case Whole():
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1
-                self._copy.is_whole()
+                self.copy.is_whole()
                 self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
             case _:
                 self._read_by_others(said)
@@ -398,7 +419,7 @@ class Follower:
             case Mark():
                 self._marks.take(said.mark)
             case ConfirmedUpTo():
-                self._copy.sync()  # a log that ends before that place is damaged, not torn
+                self.copy.sync()  # a log that ends before that place is damaged, not torn
                 self._confirmed.tell(Place(said.number, said.offset))
             case _:
                 raise ReplicaFrameBad(detail=f"a primary does not say {type(said).__name__}")
@@ -412,7 +433,7 @@ class Follower:
     def _look_at_damage(self) -> None:
         """What came anew is looked at; for what was found meanwhile this copy joins again, as one
         that lacks it."""
-        renewed = [number for number in self._copy.taken_anew() if number in self._damaged]
+        renewed = [number for number in self.copy.taken_anew() if number in self._damaged]
         good = [number for number in renewed if self._is_good(number)]
         if renewed:
             forget_damages(self._disk, self._folder, good)
@@ -420,11 +441,11 @@ class Follower:
             log.error("segment %d is damaged at the primary, too", number)
         known = read_damages(self._disk, self._folder)
         if any(self._damaged.get(n, one.offset + 1) > one.offset for n, one in known.items()):
-            self._copy.sync()
+            self.copy.sync()
             self._join()
 
     def _is_good(self, number: int) -> bool:
-        if number == self._copy.newest:
+        if number == self.copy.newest:
             return tail_damage(self._disk, self._folder, is_live=True) is None
         return check_segment(self._disk, self._folder, number) is None
 
@@ -442,8 +463,8 @@ class Follower:
 
     def _promised(self, epoch: int) -> Promised:
         """What was promised is durable by now, and so is what this copy says that it has."""
-        self._copy.sync()
-        end, is_clean = self._copy.tail()
+        self.copy.sync()
+        end, is_clean = self.copy.tail()
         is_clean = is_clean and not self._damage_of_log()
         self._waits(f"{self._leadership.leader[0]} (epoch {epoch}, which begins)")
         return Promised(self._state.copy_id, epoch, end, is_clean)
@@ -451,10 +472,10 @@ class Follower:
     def _next(self, said: Told, data: bytes) -> None:
         if not self._is_resumed and not isinstance(said, Drop | Aside):
             return  # it joins anew
-        if isinstance(said, Cut) and said.number >= self._copy.newest_now():  # else more stays
+        if isinstance(said, Cut) and said.number >= self.copy.newest_now():  # else more stays
             self._confirmed.lower(Place(said.number, said.end))
         elif isinstance(said, Aside) and said.segments:
-            self._confirmed.lower(self._copy.end_before(min(said.segments)))
-        self._copy.take(said, data)
+            self._confirmed.lower(self.copy.end_before(min(said.segments)))
+        self.copy.take(said, data)
         self._taken += 1
         self._mark = max(self._mark, getattr(said, "mark", 0))

@@ -9,11 +9,12 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from hms.errors.catalogue import StoreFailed, StoreFenced, StoreUnavailable
@@ -166,13 +167,16 @@ class Journal:
         return self._preallocated.is_due or self._segments.is_due(self.durable_lsn)
 
     def recover(
-        self, runs_of: int = NO_RUNS, behind: ReadUpTo | None = None
+        self,
+        runs_of: int = NO_RUNS,
+        behind: ReadUpTo | None = None,
+        written: Mapping[int, int] = MappingProxyType({}),
     ) -> Iterator[StoredRecord]:
-        """Every record in order; what a crash left incomplete at the end is cut off. behind: those
-        before it were read already (growing_log)."""
+        """Every record in order; what a crash left incomplete at the end is cut off. behind,
+        written: as of Recovery."""
         recovery = self._recovery = Recovery(self._disk, self._path, self._node_uid)
         self._durable_end = sys.maxsize  # whatever is given out here lies on the disk
-        records = recovery.records(runs_of, behind)
+        records = recovery.records(runs_of, behind, written)
         while True:
             try:
                 record = next(records, None)

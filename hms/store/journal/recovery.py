@@ -5,9 +5,10 @@ it proves that it had been synced (see format), in the last segment only. Everyt
 bad or missing is damage: it is named by file and offset and nothing is changed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise, zip_longest
 from pathlib import Path
+from types import MappingProxyType
 
 from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.interface import StoredRecord
@@ -69,6 +70,7 @@ class Recovery:
         self.version = 0
         """The format of the newest segment; 0: there is none."""
         self.is_done = False
+        self._written: Mapping[int, int] = {}
         self.oldest = FIRST_NUMBER
         self.segments: dict[int, int] = {}
         """Sizes of all that are there, also those that are not needed and wait to be let go."""
@@ -76,10 +78,15 @@ class Recovery:
         """Sizes of those behind the log that hold live messages."""
 
     def records(
-        self, runs_of: int = NO_RUNS, behind: ReadUpTo | None = None
+        self,
+        runs_of: int = NO_RUNS,
+        behind: ReadUpTo | None = None,
+        written: Mapping[int, int] = MappingProxyType({}),
     ) -> Iterator[StoredRecord]:
         """Every record in order, or runs of that kind; changes nothing. behind: those before it
-        were read already, by this process, and are confirmed."""
+        were read already, by this process, and are confirmed; written: behind which offset this
+        process has written nothing to a segment that it began, by number."""
+        self._written = written
         segments = self._survey()
         if not segments:
             return
@@ -182,7 +189,7 @@ class Recovery:
             if behind is not None:
                 walk.at = walk.batch_at = behind.offset
                 walk.lsn = behind.lsn
-            yield from all_records(walk, info, successor, runs_of)
+            yield from all_records(walk, info, successor, runs_of, self._written.get(info.number))
             self.next_lsn, self._tail_end, self._tail = walk.lsn, walk.at, info
             self._batch_at = walk.batch_at
 
@@ -203,12 +210,18 @@ def alone_records(walk: Walk, info: SegmentInfo, runs_of: int = NO_RUNS) -> Iter
 
 
 def all_records(
-    walk: Walk, info: SegmentInfo, successor: SegmentInfo | None, runs_of: int = NO_RUNS
+    walk: Walk,
+    info: SegmentInfo,
+    successor: SegmentInfo | None,
+    runs_of: int = NO_RUNS,
+    written: int | None = None,
 ) -> Iterator[StoredRecord]:
-    """The records of a segment. Raises StoreCorrupt when one is bad that had been synced."""
+    """The records of a segment. Raises StoreCorrupt when one is bad that had been synced. written:
+    there are zeros behind it."""
     if successor is None:
         yield from walk.records(0, runs_of)
-        _check_end(walk, info)
+        if written is None or walk.at < written:
+            _check_end(walk, info)
     else:
         yield from _followed_records(walk, info, successor.first_lsn, runs_of)
 

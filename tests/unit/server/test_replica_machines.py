@@ -771,14 +771,14 @@ def campaigns(monkeypatch, tmp_path):
         candidate = SimpleNamespace(
             promises=SimpleNamespace(needed=len(by)), run=lambda _pauses: Lead(by)
         )
-        monkeypatch.setattr(replicating, "Candidate", lambda *_: candidate)
+        monkeypatch.setattr(replicating, "Candidate", lambda *_, copy: candidate)  # noqa: ARG005
 
         def follows():
             one.won(Configuration(6, LOG, 4 + len(resigned), "b", 8, MEMBERS), 100)
             return Won(None, float("-inf"))
 
         arbiter = SimpleNamespace(resign=lambda: resigned.append("b"))
-        follower = SimpleNamespace(run=follows)
+        follower = SimpleNamespace(run=follows, copy=None)
         group = Group("n", "b", {}, 5.0, Limits())
         about = SimpleNamespace(store=tmp_path), arbiter, one, follower
         won, _, _ = replicating._won(group, dict, *about, lambda _: None, lambda: None)
