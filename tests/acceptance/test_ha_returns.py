@@ -87,9 +87,11 @@ def test_a_standby_that_is_told_to_stop_says_so_and_ends_with_0(two):
     one = two.follower
     assert one.stop() == 0
 
+    assert sorted(two.replication()["members"]) == ["a", "b"]  # it may be back at once
     assert "told to stop" in one.log.splitlines()[-1]
     with connect(*two.machines) as connection:
         connection.session().producer("orders").send(b"goes on")
+    assert two.leader is not one
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -166,6 +168,22 @@ def test_a_client_that_waits_asks_the_others_before_its_heartbeat_is_over(two, s
     client.close()
     two.wait_for_both()
     assert two.leader is new
+
+
+def test_a_move_is_refused_while_nobody_could_be_granted_an_epoch(three):
+    """The one that leads would give up, and no other one could begin: nothing is changed."""
+    for (_, other), cable in three.cables.items():
+        if other == "arbiter":
+            cable.cut()
+    wait_until(lambda: three.said()["arbiter"] == "does not answer", WAIT_S)
+    with three.direct() as operator:
+        with pytest.raises(hms.SwitchoverRefused, match="could be granted the next epoch"):
+            operator.administer("replica.switchover")
+        operator.session().producer("orders").send(b"goes on")
+    for cable in three.cables.values():
+        cable.heal()
+    wait_until(lambda: three.said()["arbiter"] == "answers", WAIT_S)
+    assert three.move() == three.leader
 
 
 def test_a_standby_says_that_nobody_leads(two):

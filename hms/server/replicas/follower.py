@@ -174,6 +174,11 @@ class Follower:
         except OSError as fault:
             detail = f"{self._folder}: {fault.strerror or fault}"
             raise StoreFailed(detail=detail, path=str(self._folder)) from fault
+        except BaseException as fault:
+            # Told to stop it says no good-bye: for that it would count no more, and it may be
+            # booted again at once.
+            self._is_lost = self._is_lost or not isinstance(fault, Exception)
+            raise
         finally:
             self.end()
 

@@ -453,6 +453,9 @@ class Primary:
         if to and to not in others:
             detail = "it leads already" if to == self._group.me else self._unknown(to)
             raise self._refused(to, f"{detail}; the other replicas are {', '.join(others)}")
+        if self._arbiter_fault:
+            detail = f"nobody could be granted the next epoch: {self._arbiter_fault}"
+            raise self._refused(to or "another replica", detail)
         wanted = [to] if to else others
         with self._changed:
             at_s = self._clock_s()
