@@ -294,17 +294,22 @@ class Callers:
         # Unlimited: libzmq's I/O thread would wait for room, and with it every connection.
         self.monitor.setsockopt(zmq.RCVHWM, 0)
         self.monitor.connect(address)
+        self.monitor_fd = int(self.monitor.getsockopt(zmq.FD))
+        """Readable when events have come since all were taken, at first or later; it says so once.
+        To ask the socket itself costs four calls of the system each time that the node sleeps."""
 
     def __len__(self) -> int:
         """Connections that are open."""
         return len(self._callers)
 
-    def take_events(self) -> None:
-        """Note who came and who went; cut the oldest without a peer when there are too many."""
-        self._take_some()
+    def take_events(self) -> bool:
+        """Note who came and who went; cut the oldest without a peer when there are too many.
+        Whether more may be to be taken, which the descriptor does not say again."""
+        has_more = self._take_some()
         over = sum(len(callers) - callers.ending for callers in self._everywhere) - self._max
         if over > 0:
             self._cut_idle(over)
+        return has_more
 
     def _take_some(self) -> bool:
         """Note so many events, and tell whether more may wait."""

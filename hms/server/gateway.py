@@ -130,7 +130,9 @@ class Gateway:
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._listeners: dict[object, Listener] = {}
         self._monitors: dict[object, Callable[[], object]] = {}
-        """What to do when one of the sockets tells something of connections."""
+        """What to do when one of them tells something of connections; true: there may be more."""
+        self._unread: list[Callable[[], object]] = []
+        """Those of which a turn has not taken all, or none yet: they tell only what comes then."""
         self._poller = zmq.Poller()
         self._deaf_poller = zmq.Poller()
         self._finders: dict[Listener, Callable[[bytes], Peer | None]] = {}
@@ -173,10 +175,11 @@ class Gateway:
                 )
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
-                self._monitors[listener.callers.monitor] = listener.callers.take_events
+                self._monitors[listener.callers.monitor_fd] = listener.callers.take_events
+                self._unread.append(listener.callers.take_events)
                 self._finders[listener] = self._peers.behind(listener).get
                 for poller in (self._poller, self._deaf_poller):
-                    poller.register(listener.callers.monitor, zmq.POLLIN)
+                    poller.register(listener.callers.monitor_fd, zmq.POLLIN)
             if self._links is not None:
                 if self._guard is not None:  # a context asks one guard only
                     self._link_context = zmq.Context()
@@ -277,6 +280,7 @@ class Gateway:
         peers, sleep_ms = self._peers, self._sleep_ms()
         if self._links is not None:
             sleep_ms = min(sleep_ms, self._links_sleep_ms(self._links))
+        sleep_ms = 0 if self._unread else sleep_ms
         sockets = self._poller.sockets if self._is_reading else self._deaf_poller.sockets
         if self._is_reading and peers.look_at != FOREVER:
             sockets = sockets[1:]  # that something arrives is known
@@ -287,10 +291,13 @@ class Gateway:
             ready = zmq.zmq_poll(sockets[1:], min(sleep_ms, LOOK_MS))
         self.outbox.is_awake = True  # for whatever reason: that spares the producers the wake-up
         now = self._clock()
+        told = self._unread
         for source, _ in ready:
             if source in self._monitors:
-                self._monitors[source]()
-                self._due_at = now
+                told.append(self._monitors[source])
+        if told:
+            self._unread = [take for take in told if take()]
+            self._due_at = now
         for source, _ in ready:
             listener = self._listeners.get(source)
             if listener is not None:
