@@ -240,6 +240,30 @@ def test_only_the_master_changes_the_policy_where_one_is_declared(tmp_path, monk
     run("n1", "role", "create", "r")
 
 
+def test_an_order_over_a_connection_is_given_to_the_master_and_outlives_a_crash(tmp_path):
+    """Its answer says that the file has it; the others have it from there, with its author."""
+    files = [tmp_path / name / "security.toml" for name in NAMES]
+    with hms.testing.node(config=config_of(tmp_path, config_master="n1"), nodes=2) as first:
+        second, order = first.nodes[1], ("user.disable", {"name": "u"})
+        with hms.connect(second.address) as connection:
+            before = files[1].read_bytes()
+            with pytest.raises(hms.errors.NotConfigMaster):
+                connection.administer(*order)
+            assert files[1].read_bytes() == before
+        with hms.connect(first.address) as connection:
+            said = connection.administer(*order)
+        first.kill()
+        assert not load_security(files[0]).user["u"].enabled
+        first.boot()
+        with hms.connect(first.address) as connection:
+            again = connection.administer(*order)
+        assert (again["version"], again["changed"]) == (said["version"], [])
+        wait_until(lambda: load_security(files[1]) == load_security(files[0]))
+        assert load_security(files[1]).changed_by == "user:root"
+        with pytest.raises(hms.LoginRefused):
+            hms.connect(second.address, user="u", password=PASSWORD)
+
+
 def test_the_newest_document_holds_whoever_hears_of_it_first():
     """Of one version that of the higher index; without a part in it nothing is taken."""
     words = [Policy(2, 1, "a"), Policy(3, 1, "b"), Policy(3, 2, "c"), Policy(1, 9, "d")]
