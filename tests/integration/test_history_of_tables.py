@@ -1,11 +1,13 @@
 """The history of a store in a database, by the same functions as that of a log."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from hms.errors.catalogue import DatabaseUnavailable, HistoryError
 from hms.history import count_events, tables
+from hms.history.audit_pages import page_of_tables
 from hms.history.audit_trail import entries_of_tables
 from hms.history.erasing import Erasure
 from hms.history.events import Event
@@ -112,6 +114,37 @@ def test_what_is_erased_is_blank_in_the_tables_and_what_waits_is_left(database_p
     if database_place.kind == "sqlite":
         files = [file for file in database_place.folder.iterdir() if file.name.startswith("store")]
         assert not any(b"ann" in file.read_bytes() for file in files)
+
+
+def test_the_audit_of_tables_is_shown_a_page_at_a_time(database_place):
+    """The newest first; a search whose time is over goes on where it ended."""
+    store, _ = database_place.started()
+    for number in range(1, 31):
+        user = "rare" if number == 3 else "anna"
+        entry = AuditEntry(number, 5, user, "s", "purge", "q", "c", "", 0, 1, NO_HASH)
+        append(store, audit_record(chained(entry)))
+    store.commit()
+    store.close()
+    address = f"{database_place.address}#{database_place.prefix}"
+    found, before = [], 0
+    while True:
+        page = page_of_tables(address, None, lambda _: True, before, 7)
+        found.append([one.number for one in page.entries])
+        before = page.before
+        if not before:
+            break
+    assert [len(one) for one in found] == [7, 7, 7, 7, 2]
+    assert [number for one in found for number in one] == list(range(30, 0, -1))
+
+    def wanted(one):
+        return one.user == "rare"
+
+    ticks = itertools.count()
+    page = page_of_tables(address, None, wanted, 0, 7, lambda: float(next(ticks)))
+    assert (page.entries, page.is_cut) == ([], True)
+    assert 3 < page.before < 30
+    page = page_of_tables(address, None, wanted, page.before, 7)
+    assert ([one.number for one in page.entries], page.before) == ([3], 0)
 
 
 def test_the_audit_of_tables_is_kept_so_long_and_its_last_record_for_ever(database_place):

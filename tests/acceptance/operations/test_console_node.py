@@ -327,6 +327,7 @@ def test_an_alert_about_backups_is_on_their_page(tmp_path, serving):
         browser = Browser(serving(node.address, config_file=node.config_file))
         wait_until(lambda: "backup_overdue" in browser.get("/backups"))
         assert "set backups in [node." in browser.get("/backups")
+        assert "say which folder, or set backups" in run(node, "backup", "list", code=2)
         for path in ("/users", "/audit", "/policy"):
             assert "This node is open" in browser.get(path)
 
