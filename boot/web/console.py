@@ -12,11 +12,11 @@ from typing import Any
 
 from hms.boot.body_text import body_text, needs_whole
 from hms.boot.monitoring.health import Health
-from hms.boot.web.console_orders import ORDERS, Order, Refused, number_of
+from hms.boot.web.console_orders import ORDERS, Order, Refused, number_of, time_of
 from hms.boot.web.console_pages import PAGES, box
 from hms.boot.web.console_sessions import ConsoleSession, Sessions
 from hms.boot.web.http_server import Answer, Body, Request
-from hms.boot.web.markup import Html, button, field, form, join, link, page, shown, table, time_text
+from hms.boot.web.markup import Html, button, field, form, link, page, shown, table, time_text
 from hms.boot.web.markup import text as text_of
 from hms.boot.web.page_group import Ask, PageGroup, Shown, see_other
 from hms.boot.web.style import STYLE
@@ -29,6 +29,7 @@ __all__ = ["Console"]
 HTML = "text/html; charset=utf-8"
 ROWS = 100
 BODY_BYTES = 4096
+HOUR = len("2026-01-01 00")
 LETTER = ("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount")
 Page = Callable[[Request, ConsoleSession], Answer]
 Listed = Callable[[Any, Request, str], Shown]
@@ -266,9 +267,16 @@ class Console:
 
     def _messages(self, request: Request, session: ConsoleSession) -> Answer:
         place, selector = request.argument("place"), request.argument("selector")
+        given = {name: request.argument(name).strip() for name in ("state", "from", "until")}
         with session.connection() as connection:
-            found = connection.admin.messages(place).where(selector=selector, limit=ROWS)
-            rows = (found if selector else found.everything()).list()
+            found = connection.admin.messages(place).where(
+                selector,
+                since=time_of(given["from"]) if given["from"] else None,
+                until=time_of(given["until"]) if given["until"] else None,
+                state=given["state"],
+                limit=ROWS,
+            )
+            rows = found.list()
         listed = [
             {
                 "choose": box(row["id"]),
@@ -283,7 +291,13 @@ class Console:
         ]
         find = form(
             "/messages",
-            [field("selector", "Selector", selector), button("Find")],
+            [
+                field("selector", "Selector", selector),
+                field("from", "Sent from (UTC), such as 2026-05-01T08:00", given["from"]),
+                field("until", "Sent before", given["until"]),
+                field("state", "State: waiting, delayed or in_flight", given["state"]),
+                button("Find"),
+            ],
             {"place": place},
             "get",
         )
@@ -335,7 +349,11 @@ class Console:
 
     def _letters(self, request: Request, session: ConsoleSession) -> Answer:
         parts: list[Any] = []
-        counts: Counter[str] = Counter()
+        counts: dict[str, Counter[str]] = {
+            "reason": Counter(),
+            "origin": Counter(),
+            "hour": Counter(),
+        }
         with session.connection() as connection:
             for one in connection.administer("dlq.queues"):
                 place = f"queue:{one['name']}"
@@ -343,14 +361,23 @@ class Console:
                     selector="$DeadReason IS NOT NULL", limit=ROWS
                 )
                 rows = [_letter(place, row) for row in found.list(LETTER)]
-                counts.update(row["reason"] for row in rows)
+                for by, counted in counts.items():
+                    counted.update(
+                        str(row["at"])[:HOUR] if by == "hour" else row[by] for row in rows
+                    )
                 listed = table(rows, one["name"], f"No dead letter in {one['name']}.")
                 orders = [listed, button("Return", "return"), button("Delete", "delete")]
                 hidden = {"place": place, "token": session.token, "back": "/letters"}
                 parts.append(form("/order", orders, hidden) if rows else listed)
-        if counts:
-            reasons = [{"reason": reason, "letters": n} for reason, n in counts.most_common()]
-            parts.insert(0, table(reasons, "Of those shown, by reason", ""))
+        if counts["reason"]:
+            parts[:0] = [
+                table(
+                    [{by: one, "letters": n} for one, n in counted.most_common()],
+                    f"Of those shown, by {by}",
+                    "",
+                )
+                for by, counted in counts.items()
+            ]
         parts = parts or [Html("<p>No queue of dead letters that you may see.</p>")]
         parts.append(text_of(link("/rules", "Rules for dead letters")))
         return self._page("Dead letters", parts, session, request)
@@ -472,7 +499,7 @@ def _letter(place: str, row: dict[str, Any]) -> dict[str, Any]:
         "choose": box(row["id"]),
         "id": link("/message", row["id"], place=place, id=row["id"]),
         "reason": said.get("$DeadReason", ""),
-        "origin": join([said.get("$DeadOrigin", ""), " ", said.get("$DeadSubscription") or ""]),
+        "origin": " ".join(filter(None, map(said.get, ("$DeadOrigin", "$DeadSubscription")))),
         "at": time_text(said.get("$DeadTime", 0)),
         "attempts": said.get("$DeadCount", ""),
         "type": row["type"],

@@ -271,7 +271,7 @@ class Files:
                 kept.spool.close()
         finally:
             self._work.release()
-        said = f"Imported {sent} of {counted(kept.file.length, 'message')} into {kept.into}"
+        said = f"Imported {sent:,} of {counted(kept.file.length, 'message')} into {kept.into}"
         said += f", run {kept.run}."
         if left:
             why = ", ".join(f"{number} {reason}" for reason, number in left.items())

@@ -12,7 +12,7 @@ from hms.boot.counts import counted
 from hms.client.message_admin import Messages
 from hms.errors.tree import HmsError
 
-__all__ = ["ORDERS", "Order", "Refused", "Stopped"]
+__all__ = ["ORDERS", "Order", "Refused", "Stopped", "number_of", "time_of"]
 
 Form = Mapping[str, Sequence[str]]
 HOURS_MAX = 24 * 365
@@ -312,12 +312,17 @@ def _altered(form: Form) -> dict[str, Any]:
         if found["ttl_s"] is None:
             raise Refused("A time to live is a number of seconds.")
     if given["due"]:
-        try:
-            due = datetime.fromisoformat(given["due"])
-        except ValueError as fault:
-            raise Refused("A time is written such as 2026-05-01T08:00.") from fault
-        found["deliver_at"] = due if due.tzinfo is not None else due.replace(tzinfo=UTC)
+        found["deliver_at"] = time_of(given["due"])
     return found
+
+
+def time_of(text: str) -> datetime:
+    """What a field says, in UTC unless it has a zone."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as fault:
+        raise Refused("A time is written such as 2026-05-01T08:00.") from fault
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 ORDERS: Mapping[str, Order] = {

@@ -142,6 +142,16 @@ class Resender:
         return found
 
     def _open(self) -> None:
+        try:
+            self._opened()
+        except ProtocolError as error:  # of a node that another process has greeted since
+            raise ReplayTakenOver(run=self._run, next=self._next) from error
+
+    @property
+    def _next(self) -> int:
+        return self.entry.next_offset if self.entry is not None else 0
+
+    def _opened(self) -> None:
         self._producers.clear()
         with ExitStack() as stack:
             self._ledger = stack.enter_context(open_ledger(self._address, self._run, self._connect))

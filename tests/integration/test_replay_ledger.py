@@ -6,6 +6,7 @@ import pytest
 
 import hms
 import hms.testing
+from hms.client.connection import Connection
 from hms.errors.catalogue import QueueFull, ReplayTakenOver
 from hms.history.ledger import Entry, known_runs
 from hms.history.resend import Chunk, Pack, Resender
@@ -44,6 +45,20 @@ def test_who_resumes_a_run_takes_it_over_from_one_that_still_lives(running):
             old.send(second, replace(behind(one, second), copies=1))
 
     assert waiting(running) == before + 7
+
+
+def test_who_is_taken_over_before_it_has_asked_anything_is_told_so(running):
+    """Two imports of one file that begin in the same moment."""
+    others = []
+
+    def connect(**options):
+        mine, other = (Connection(running.address, **options).open() for _ in range(2))
+        others.append(other)
+        return mine
+
+    with pytest.raises(ReplayTakenOver), Resender("", "at once", connect):
+        pass
+    others[0].close()
 
 
 def test_a_chunk_survives_the_crash_of_its_node(running):

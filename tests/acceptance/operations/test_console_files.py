@@ -385,6 +385,30 @@ def test_messages_are_altered_as_the_command_alters_them(node, serve):
         assert (status, "Nothing was done" in text) == (400, True), form
 
 
+def test_messages_are_listed_by_selector_time_and_state(node, serve):
+    """And a letter is counted by its reason, its origin and its hour."""
+    ids = fill(node, 3)
+    browser = Uploader(serve())
+    browser.order("alter", place="queue:orders", id=[ids[1]], due="2126-01-01T00:00")
+
+    def listed(query):
+        page = browser.get(f"/messages?place=queue:orders&{query}")
+        return [one in page for one in ids]
+
+    assert listed("") == [True, True, True]
+    assert listed("state=delayed") == [False, True, False]
+    assert listed("state=waiting&selector=N+>+0") == [False, False, True]
+    assert listed("from=2001-01-01&until=2002-01-01") == [False, False, False]
+    assert listed("from=2001-01-01") == [True, True, True]
+    for query in ("from=soon", "state=gone"):
+        assert browser.ask("GET", f"/messages?place=queue:orders&{query}")[0] == 400
+    dead(node, 2)
+    page = browser.get("/letters")
+    for by in ("reason", "origin", "hour"):
+        assert f"Of those shown, by {by}" in page
+    assert 'data-label="origin">queue:orders</td><td data-label="letters">2<' in page
+
+
 def test_an_order_that_stops_half_way_says_what_it_did(node, serve):
     """Three of five have room."""
     ids = fill(node)
