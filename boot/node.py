@@ -444,6 +444,7 @@ class NodeProcess:
             "disk_free_bytes": self._disk_free_bytes,
             "disk_bytes": self._disk_bytes,
             "store": self._store_figures,
+            **self._taken.facts(),
         }
 
     def _look(self) -> None:

@@ -89,6 +89,7 @@ def _families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield from _message_families(said)
     yield from _node_families(said)
     yield from _store_families(said)
+    yield from _replica_families(said)
     yield from _service_families(said)
     yield from _destination_families(said)
 
@@ -157,6 +158,27 @@ def _store_families(said: Mapping[str, Any]) -> Iterator[Family]:
         free, total = said["disk_free_bytes"], said["disk_bytes"]
         yield _gauge("store_free_bytes", "What is left of the store's disk.", free)
         yield _gauge("store_disk_bytes", "The size of the store's disk.", total)
+
+
+def _replica_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    """Of a node with copies; the one that was heard last where one was replaced."""
+    group = said.get("replication")
+    if group is None:
+        return
+    yield _gauge("replica_epoch", "The epoch in which the node leads.", group["epoch"])
+    survives = group["failures_survived"]
+    yield _gauge("replica_failures_survived", "Copies that may be lost at this moment.", survives)
+    rows = {row["replica"]: row for row in sorted(group["replicas"], key=lambda r: r["is_heard"])}
+    for column, name, text in (
+        ("is_member", "counts", "1 for a copy that counts."),
+        ("is_in_sync", "in_sync", "1 for a copy that has everything."),
+        ("lag_s", "lag_seconds", "For how long a copy has lacked something."),
+        ("lag_bytes", "lag_bytes", "What is on its way to a copy."),
+    ):
+        found: list[Sample] = [
+            ("", {"replica": one}, float(row[column])) for one, row in rows.items()
+        ]
+        yield f"hms_replica_{name}", "gauge", text, found
 
 
 def _service_families(said: Mapping[str, Any]) -> Iterator[Family]:

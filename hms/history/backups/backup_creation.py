@@ -294,9 +294,11 @@ def _take_segment(
             walk = Walk(REAL_DISK, fd, copied)
             for _ in all_records(walk, copied, following):
                 pass
+        end = walk.at + RECORD_HEADER_BYTES
         if is_last:  # without its seal, which says that another segment follows
             os.truncate(target, walk.at)
-            os.truncate(target, walk.at + RECORD_HEADER_BYTES)
+        if is_last or end < target.stat().st_size:  # without the space behind it
+            os.truncate(target, end)
     except (FileNotFoundError, StoreCorrupt) as fault:
         raise _Moved from fault
     if copied.first_lsn != info.first_lsn:

@@ -13,6 +13,7 @@ import os
 import random
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -204,6 +205,27 @@ def test_segments_behind_the_log_are_part_of_a_backup(made, tmp_path):
         pinned.unlink()
     with pytest.raises(BackupRefused, match="the file is missing"):
         verify(whole, CronCalendar())
+
+
+def test_a_segment_that_was_sealed_early_takes_no_more_than_it_has(tmp_path):
+    """Each backup seals one: shipped every minute, each would bring a whole segment of zeros."""
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
+        for number in range(4):
+            with hms.connect(node.address) as connection, connection.session() as session:
+                session.producer("late").send(b"%d" % number)
+            last = command(node, "create", "--to", tmp_path / "kept")
+        sizes = [file.stat().st_size for file in Path(last["backup"]).glob("*.log")]
+        command(node, "verify", tmp_path / "kept")
+        command(node, "restore", tmp_path / "kept", "--to", tmp_path / "restored")
+    assert len(sizes) == 4
+    assert max(sizes) < NODE["segment_bytes"] / 8
+    with (
+        hms.testing.node(store=tmp_path / "restored", config=CONFIG) as node,
+        hms.connect(node.address) as connection,
+        connection.session() as session,
+    ):
+        found = [message.body for message in session.browser("late", oldest_first=True)]
+    assert found == [b"0", b"1", b"2", b"3"]
 
 
 def test_backups_are_listed_and_verified(made):
