@@ -3,17 +3,15 @@
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
 from hms.client.core.service_data import Data, encode_data
+from hms.client.message import Message
 from hms.errors.catalogue import InvalidArgument, ServiceNotFound, ServiceTaken
 from tpmon.constants import TPEXIT, TPFAIL, TPSUCCESS
 from tpmon.scheduling.monitor_state import check_service_name
-
-if TYPE_CHECKING:
-    from hms.client.message import Message
 
 __all__ = [
     "TPSVCINFO",
