@@ -3,12 +3,18 @@ link of the copies."""
 
 import getpass
 import time
+from contextlib import suppress
 from typing import Final
 
 from hms.boot.entries import Config, Node
 from hms.boot.replicating import endpoint_of, group_of
-from hms.errors.catalogue import ReplicasNotBegun, RequestTimeout, SwitchoverRefused
-from hms.server.arbiter import Arbiter
+from hms.errors.catalogue import (
+    ArbiterUnavailable,
+    ReplicasNotBegun,
+    RequestTimeout,
+    SwitchoverRefused,
+)
+from hms.server.arbiter import Arbiter, Leader
 from hms.server.replicas.frames import Order, OrderDone, decode
 from hms.server.replicas.link import FollowerSocket
 from hms.wire.operations import SwitchOver
@@ -17,6 +23,7 @@ from hms.wire.structures import decode_error
 __all__ = ["switch_over"]
 
 LOOK_S: Final = 0.2
+LOOK_AGAIN_S: Final = 1.0
 
 
 def switch_over(
@@ -34,6 +41,7 @@ def switch_over(
         raise SwitchoverRefused(node=node.name, to=asked.to or "another replica", detail=detail)
     order = Order(asked.to, asked.is_forced, asked.drain_s, getpass.getuser())
     link, until = FollowerSocket(group, leader.replica), time.monotonic() + timeout_s
+    look_at = time.monotonic() + LOOK_AGAIN_S
     try:
         link.say(standing.configuration.log, group.me, 0, order)
         while time.monotonic() < until:
@@ -42,9 +50,22 @@ def switch_over(
                 envelope, data = decode(parts)
                 if isinstance(envelope.said, OrderDone):
                     return _done(envelope.said, data)
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + LOOK_AGAIN_S
+                if (later := _later(arbiter, leader)) is not None:
+                    return asked.to or later.replica, leader.epoch
     finally:
         link.close()
     raise RequestTimeout(what=f"{leader.replica} to move {node.name}", timeout_s=timeout_s)
+
+
+def _later(arbiter: Arbiter, before: Leader) -> Leader | None:
+    """Who leads by now, where it is another term: that one will not answer any more."""
+    with suppress(ArbiterUnavailable):
+        standing = arbiter.read()
+        if standing is not None and standing.leader is not None:
+            return standing.leader if standing.leader.epoch > before.epoch else None
+    return None
 
 
 def _done(said: OrderDone, error: bytes) -> tuple[str, int]:

@@ -128,6 +128,20 @@ def test_a_switchover_that_is_said_at_a_standby_goes_to_the_one_that_leads(two):
         session.rollback()
 
 
+def test_who_said_it_at_a_standby_hears_who_leads_when_the_other_one_dies(two):
+    """It cannot answer any more: the arbiter is looked at meanwhile."""
+    old, new = two.leader, two.follower
+    with connect(*two.machines) as client:
+        session = client.session(transacted=True)
+        session.producer("orders").send(b"work")
+        told = Blocking().begin(lambda: hms_command(new, "switchover"))
+        wait_until(lambda: two.replication()["drains_for"], WAIT_S)
+        old.kill()
+
+        code, said = told.result(WAIT_S)
+    assert (code, f"{new.folder.name} leads node1" in said) == (0, True), said
+
+
 def test_the_best_copy_of_three_is_taken_where_none_is_named(three):
     """One that has everything; none does where each says why not."""
     leader, other = three.leader, next(one for one in three.nodes if one != three.leader)

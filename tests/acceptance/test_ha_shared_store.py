@@ -12,6 +12,7 @@ import pytest
 import hms
 from hms.testing.nodes import TestNode
 from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, ended, hms_command
+from tests.support.waiting import wait_until
 
 KILLS = 100 if os.environ.get("HMS_HA") == "full" else 2
 LEASE_S = 3
@@ -92,6 +93,30 @@ def test_an_owner_that_goes_on_after_a_pause_confirms_nothing(tmp_path):
         found = bodies(standby)
         assert [body for body in found if body.isdigit()] == sender.confirmed
         assert [body for body in found if not body.isdigit()] == [b"before"]
+
+
+def test_an_owner_that_was_booted_as_a_standby_stands_by_again(tmp_path):
+    """It was stopped past its lease and replaced; nobody boots it, and it takes over next."""
+    with machines(tmp_path, "a", "b") as nodes:
+        a, b = nodes
+        a.boot()
+        b.boot(standby=True)
+        a.kill()
+        assert generation(b) == 2
+        a.boot(standby=True)
+        pid = b.pid
+        b.pause()
+        assert generation(a) == 3
+        b.resume()
+        wait_until(lambda: not is_active(b), WAIT_S)
+        with connect(a) as connection, connection.session() as session:
+            session.producer("orders").send(b"kept")
+        a.kill()
+
+        assert generation(b) == 4
+        assert b.pid == pid
+        assert "HMS-5020" in b.log
+        assert bodies(b) == [b"kept"]
 
 
 def test_two_standbys_are_never_both_active(tmp_path):
