@@ -189,7 +189,8 @@ def resume(state: State, target: Destination, what: str, fx: Effects) -> None:
     )
     places = [target] if isinstance(target, Queue) else list(target.subscriptions)
     for place in places:
-        dispatch(state, place, fx)
+        if place.line.waiting_count:
+            dispatch(state, place, fx)
 
 
 def _pause(

@@ -5,6 +5,7 @@ the rest and answers for all of it. What a slice discards is recorded with it: a
 leaves the rest where it was, and nobody was told.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -24,12 +25,19 @@ from hms.engine.admin.views import LISTINGS
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
-from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
+from hms.engine.queue.dispatch import discard
+from hms.engine.queue.purge_slices import (
+    PURGED_AT_ONCE,
+    begin_ending,
+    lift_ending,
+    purge_some,
+)
 from hms.engine.session.session_objects import Work
 from hms.engine.session.transactions import ready_some
 from hms.engine.state import State
 from hms.engine.topic import TopicNode
 from hms.engine.topic.retention import take_away
+from hms.engine.topic.spreading import give_now
 from hms.engine.xa.branch_operations import prepared_branch
 from hms.records import Cause
 from hms.wire import operations as ops
@@ -61,6 +69,8 @@ LOOKED_AT_ONCE = 10_000
 """Messages whose bodies may be missing: 5 ms."""
 INDEXED_AT_ONCE = 5000
 """Messages by their ids: 5 ms."""
+EMPTIED_STEPS = 20
+"""What a subscription takes of which nothing waits, in messages that are discarded."""
 LISTED_AT_ONCE = 2000
 """Rows of a list: 5 to 10 ms."""
 
@@ -71,6 +81,7 @@ class Progress:
     __slots__ = (
         "_buries",
         "_connection",
+        "_emptied",
         "_ends",
         "_indexed",
         "_listed",
@@ -98,6 +109,8 @@ class Progress:
         self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
         self._purged: list[Queue | Subscription] = []
         self._buries = False
+        self._emptied: deque[Subscription] | None = None
+        """Of a topic, those of which something may wait yet."""
         self._looked_for: Queue | None = None
         """Where bodies may be missing, so that not all of it can become dead letters at once."""
         self._looked_to = 0
@@ -112,7 +125,10 @@ class Progress:
             self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
         elif isinstance(arguments, ops.NameOne) and verb in ("queue.purge", "topic.purge"):
             target = state.destination(verb.partition(".")[0], arguments.name)
-            self._purged = [target] if isinstance(target, Queue) else [*target.subscriptions]
+            if isinstance(target, Queue):
+                self._purged = [target]
+            else:
+                self._emptied = deque(target.subscriptions)
         elif isinstance(arguments, ops.DeleteDestination) and verb == "queue.delete":
             queue = state.destination("queue", arguments.name)
             if isinstance(queue, Queue) and arguments.force and not reason_to_stay(state, queue):
@@ -150,7 +166,25 @@ class Progress:
         if self._work is not None:
             self._work.unready()
 
+    def _empty_some(self, subscriptions: deque[Subscription], state: State, fx: Effects) -> bool:
+        """Some messages of a topic's subscriptions are discarded; there may be 65,000 of these."""
+        steps = PURGED_AT_ONCE
+        while subscriptions and steps > 0:
+            one = subscriptions[0]
+            give_now(state, one)
+            count = purge_some(state, one, self._cause, fx, state.now_ms)
+            if not count:
+                waiting = one.line.remove_everything()
+                discard(state, one, waiting, self._cause, fx)
+                count = len(waiting)
+                subscriptions.popleft()
+            self.count += count
+            steps -= EMPTIED_STEPS + count
+        return bool(subscriptions)
+
     def _purge_some(self, state: State, fx: Effects) -> bool:
+        if self._emptied is not None:
+            return self._empty_some(self._emptied, state, fx)
         if self._looked_for is not None:
             return self._look_for_paged(self._looked_for)
         for place in self._purged:
@@ -199,6 +233,8 @@ class Progress:
             return self._shown.answer()
         if self._listing is not None:
             return self._rows
+        if self._emptied is not None:
+            return self.count
         if self._walk is None:
             return None
         return self._rows if isinstance(self.asked.arguments, ops.ShowTopics) else self.count
