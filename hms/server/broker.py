@@ -320,7 +320,8 @@ class Broker:
         until = self._slowed.get(peer, 0.0)
         if not until:
             return False
-        if time.monotonic() < until and not any(isinstance(item, Lost) for item in items):
+        must_end = self.registry.is_stopping or any(isinstance(item, Lost) for item in items)
+        if time.monotonic() < until and not must_end:
             return True
         self._slowed.pop(peer, None)
         return False

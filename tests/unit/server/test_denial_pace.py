@@ -56,6 +56,12 @@ def test_a_connection_that_is_refused_without_end_waits_and_no_other_one():
     assert node.broker.must_wait("wild", items)
     assert not node.broker.must_wait("calm", items)
     assert not node.broker.must_wait("wild", [asked(Kind.SETTLE, b"")])
+    node.registry.is_stopping = True  # a node that stops waits for nobody
+    assert not node.broker.must_wait("wild", items)
+    node.registry.is_stopping = False
+    for _ in range(DENIALS_PER_S):
+        node.send("wild", Kind.REQUEST, wire.encode(wire.OpenProducer(9, 1, "queue", "ledger")))
+    assert node.broker.must_wait("wild", items)
     assert not node.broker.must_wait("wild", [*items, Lost("gone")])
 
 
