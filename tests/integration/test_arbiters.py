@@ -430,6 +430,21 @@ def test_etcd_that_stops_is_unknown_and_goes_on(etcd):
     one.close()
 
 
+def test_a_member_of_etcd_that_is_away_is_passed_over(etcd):
+    """A command, which asks once, has its answer from the next one; else the last fault is told."""
+    one = EtcdArbiter(["http://127.0.0.1:1", etcd.url], "d", "passed", LEASE_S)
+    try:
+        assert one.read() is None
+        assert one.begin(FIRST)
+        one.close()
+        assert one.read().configuration == FIRST
+    finally:
+        one.close()
+    none = EtcdArbiter(["http://127.0.0.1:1", "http://127.0.0.1:2"], "d", "none", LEASE_S)
+    with pytest.raises(ArbiterUnavailable, match=r"http://127\.0\.0\.1:2"):
+        none.read()
+
+
 @pytest.mark.parametrize(
     ("version", "is_good"),
     [("3.3.27", False), ("3.4.23", True), ("3.5.0", False), ("3.5.2", False), ("3.5.3", True)],

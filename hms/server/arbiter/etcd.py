@@ -232,11 +232,21 @@ class EtcdArbiter:
             raise ArbiterUnavailable(endpoint=endpoint, detail=detail) from error
 
     def _connected(self) -> Any:
-        if self._client is None:
+        """The client of a member that answers: nothing was asked yet, so the next one is tried."""
+        for left in range(len(self._endpoints) - 1, -1, -1):
+            if self._client is not None:
+                break
             made = self._made()
-            version = made.session.get(f"{made.base_url}/version", timeout=made.timeout).json()
-            self._check(str(version["etcdserver"]))
-            self._client = made
+            try:
+                version = made.session.get(f"{made.base_url}/version", timeout=made.timeout).json()
+                self._check(str(version["etcdserver"]))
+            except Exception as error:
+                made.session.close()
+                if not left or isinstance(error, ArbiterUnsuitable):
+                    raise
+                self._turn += 1
+            else:
+                self._client = made
         return self._client
 
     def _made(self) -> Any:
