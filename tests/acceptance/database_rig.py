@@ -6,7 +6,8 @@ import threading
 import hms
 from tests.support.books import Books
 
-CONNECT = {"reconnect_interval_s": 0.2, "connect_timeout_s": 60, "request_timeout_s": 60}
+CONNECT = {"reconnect_interval_s": 0.2, "connect_timeout_s": 180, "request_timeout_s": 180}
+"""Longer than any outage of a test on a busy machine: nothing is in doubt."""
 ORDERS, LEDGER = hms.Queue("orders"), hms.Queue("ledger")
 
 

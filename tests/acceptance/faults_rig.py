@@ -85,8 +85,13 @@ class Steady(Load):
 
     def _await(self, count_of, more):
         wanted = count_of() + more
-        wait_until(lambda: self._faults or count_of() >= wanted, WAIT_S)
+        wait_until(lambda: self._faults or count_of() >= wanted, 3 * WAIT_S)
         self._faults_now()
+
+    def close(self):
+        """Whatever became of it, no client goes on."""
+        self.stopped.set()
+        self.drained.set()
 
     def finish(self):
         """No more sends; all that is there is taken. What is counted over all queues."""
@@ -157,7 +162,7 @@ class Group:
 
     def wait_for_all(self):
         """Until each is there and has all; what has ended, as when it was cut off, is booted."""
-        wait_until(self._have_all, 2 * WAIT_S)
+        wait_until(self._have_all, 3 * WAIT_S)
 
     def _have_all(self):
         for one in self.nodes.values():
