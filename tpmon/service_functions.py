@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-import msgspec
-
 from hms.client.core.service_data import Data, encode_data
 from hms.client.message import Message
 from hms.errors.catalogue import InvalidArgument, ServiceNotFound, ServiceTaken
@@ -30,7 +28,8 @@ TRANSACTIONS = ("", "required", "mandatory", "never")
 TYPES = ("STRING", "CARRAY", "FIELD", "JSON", "NONE")
 
 
-class Request(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Request:
     """One call of a service.
 
     data: what the caller sent, for a listener the message's body; message: the message, for a
