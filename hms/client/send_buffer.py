@@ -372,7 +372,9 @@ class Sender:
         if not self.link.is_looking and (is_back or self.is_transacted):
             return late
         send.is_in_doubt = not self.is_transacted
-        return self.in_doubt_after(send.count, late, token)
+        doubt = self.in_doubt_after(send.count, late, token)
+        self.link.given_up()
+        return doubt
 
     def in_doubt_after(self, count: int, late: HmsError, token: str = "") -> SendInDoubt:
         """The error for `count` messages that were sent; `late` ended the wait for their answer."""

@@ -62,7 +62,7 @@ def commit_decided_by_a_stranger(patch):
 
 def anything_repeated_at_a_stranger(patch):
     """The client does not look which log answers."""
-    patch.setattr(Link, "_held", lambda _self, _log: iter(()))
+    patch.setattr(Link, "held", lambda _self, _log: iter(()))
 
 
 PLANTS = {

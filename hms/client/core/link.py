@@ -507,6 +507,9 @@ class Link(IncomingCalls):
         """What it proves itself with."""
         return self._credentials
 
+    def given_up(self) -> None:
+        """A send was said to be in doubt."""
+
     def rejoin(self, log: bytes) -> None:
         """Its main link has reached that log: a side link that looks for it is needed no more."""
 

@@ -72,6 +72,12 @@ class SideLink(Link):
         self._send_home(self._travelling)
         self._end()
 
+    def given_up(self) -> None:
+        """What is in doubt is sent no more, and what waits behind it need not wait."""
+        if self.state is not State.UP:
+            self._end_late(self.error)
+            self._settle()
+
     # ---- as of any link
 
     def receive(self, parts: Sequence[bytes | memoryview], now: float) -> None:

@@ -141,14 +141,11 @@ def test_one_that_ends_by_itself_leaves_the_rest_to_the_main_link(parted):
 
 def test_what_waits_behind_a_send_that_was_given_up_goes_to_the_other_log(parted):
     """Nothing of the producer may be in the log before any more."""
-    link, side, one, _, held, behind, _ = parted
+    link, _, one, _, held, behind, _ = parted
     confirm(link)
     link.outbox.clear()
     held.error = one.give_up(held, hms.RequestTimeout(what="send()", timeout_s=1))
     assert isinstance(held.error, hms.SendInDoubt)
-
-    side.greet(0.0)
-    side.lose(LOST, is_final=False)
 
     assert (link.side, one.link) == (None, link)
     confirm(link)
