@@ -71,7 +71,7 @@ class Operator:
         return self.page.locator(SAID).inner_text()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_keyboard_alone_does_all_of_it_at_every_width_light_and_dark(tmp_path, serving):
     """At three in the morning on a telephone, and by who sees no screen; what strangers have sent
     stays text, and nothing of it reaches another host."""
