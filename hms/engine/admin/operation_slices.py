@@ -24,14 +24,10 @@ from hms.engine.admin.topic_operations import (
 from hms.engine.admin.views import LISTINGS
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
+from hms.engine.queue import purge_slices
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import discard
-from hms.engine.queue.purge_slices import (
-    PURGED_AT_ONCE,
-    begin_ending,
-    lift_ending,
-    purge_some,
-)
+from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
 from hms.engine.session.session_objects import Work
 from hms.engine.session.transactions import ready_some
 from hms.engine.state import State
@@ -168,7 +164,7 @@ class Progress:
 
     def _empty_some(self, subscriptions: deque[Subscription], state: State, fx: Effects) -> bool:
         """Some messages of a topic's subscriptions are discarded; there may be 65,000 of these."""
-        steps = PURGED_AT_ONCE
+        steps = purge_slices.PURGED_AT_ONCE
         while subscriptions and steps > 0:
             one = subscriptions[0]
             give_now(state, one)
