@@ -307,6 +307,11 @@ class Confirmation:
         if name in self._removed:
             self._wished = tuple(one for one in self._removed if one != name)
 
+    def last_heard_s(self, name: str) -> float:
+        """When a replica said something last."""
+        times = [one.heard_s for one in self._peers.values() if one.name == name]
+        return max(times, default=float("-inf"))
+
     def lacks(self, name: str, now_s: float) -> str:
         """Why a replica could not lead at once with everything; "" when it could."""
         if name in self._removed:

@@ -448,7 +448,7 @@ class Primary:
 
     def may_lead(self, to: str) -> str:
         """The replica that could lead at once with everything: that one, or for "" the one that is
-        least behind; its name. SwitchoverRefused."""
+        least behind, and of several the one that was heard last; its name. SwitchoverRefused."""
         others = [name for name in self._group.peers if name != self._group.me]
         if to and to not in others:
             detail = "it leads already" if to == self._group.me else self._unknown(to)
@@ -461,8 +461,9 @@ class Primary:
             at_s = self._clock_s()
             lacks = {name: self._confirmation.lacks(name, at_s) for name in wanted}
             lags = {one.member.name: one.lag_bytes for one in self._links.values()}
+            heard = {name: self._confirmation.last_heard_s(name) for name in wanted}
         if fit := [name for name in wanted if not lacks[name]]:
-            return min(fit, key=lambda name: lags.get(name, 0))
+            return min(fit, key=lambda name: (lags.get(name, 0), -heard[name]))
         if to:
             raise self._refused(to, lacks[to])
         each = "; ".join(f"{name}: {why}" for name, why in lacks.items())
