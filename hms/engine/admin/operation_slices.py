@@ -161,6 +161,8 @@ class Progress:
         """Who asked is gone: what was made ready takes no memory any more."""
         if self._work is not None:
             self._work.unready()
+        if self._indexed is not None:
+            self._indexed.line.give_up_index()
 
     def _empty_some(self, subscriptions: deque[Subscription], state: State, fx: Effects) -> bool:
         """Some messages of a topic's subscriptions are discarded; there may be 65,000 of these."""
@@ -182,7 +184,7 @@ class Progress:
         if self._emptied is not None:
             return self._empty_some(self._emptied, state, fx)
         if self._looked_for is not None:
-            return self._look_for_paged(self._looked_for)
+            return self._look_for_paged(state, self._looked_for)
         for place in self._purged:
             count = self._discard_some(state, place, fx)
             self.count += count
@@ -194,13 +196,16 @@ class Progress:
             lift_ending(state, self._connection)
         return False
 
-    def _look_for_paged(self, queue: Queue) -> bool:
-        """A slice of what waits there, the oldest first; the operation refuses what it finds."""
+    def _look_for_paged(self, state: State, queue: Queue) -> bool:
+        """A slice of what waits there, the oldest first; the operation refuses what it finds.
+        Nobody else begins to use it meanwhile, so that the reasons to stay are known still."""
+        begin_ending(state, self._connection, queue)
         arrived = queue.line.arrivals(self._looked_to, (), is_newest_first=False)
         some = list(islice(arrived, LOOKED_AT_ONCE))
         is_paged = any(message.is_paged for message in some)
         if is_paged:
             self._ends, self._purged = False, []
+            lift_ending(state, self._connection)
         if is_paged or len(some) < LOOKED_AT_ONCE:
             self._looked_for = None
             return not is_paged

@@ -75,7 +75,10 @@ class Delayed:
 
     def remove(self, message_id: int) -> bool:
         """A message does not wait any more; whether it did."""
-        return self._messages.pop(message_id, None) is not None
+        was_here = self._messages.pop(message_id, None) is not None
+        if was_here and not self._messages:  # else next_ms() pops what is gone one by one, at once
+            self._heap, self._arrived = [], []
+        return was_here
 
     def arrivals(self, after: int, *, is_newest_first: bool) -> Iterator[StoredMessage]:
         """As they arrived, those after a place in that order, or before it; what is not asked for

@@ -479,6 +479,12 @@ class PendingList:
         self._unindexed, self._left = None, set()
         return False
 
+    def give_up_index(self) -> None:
+        """Who had it made is gone: one that is not complete would keep what has left for ever."""
+        if self._unindexed is not None:
+            self._index = self._unindexed = None
+            self._left = set()
+
     def open_scan(self) -> ScanOrder:
         """Waiting messages in their order, kept from now on; for selectors, who have it grow."""
         if self._scan is None:
@@ -497,8 +503,8 @@ class PendingList:
     def _begun(self) -> tuple[Iterator[Entry], Iterator[StoredMessage]]:
         """As ReadyQueue.begun(), with what groups hold back."""
         back, run = self._ready.begun()
-        for grouped in self._grouped():
-            back = chain(grouped.walk(), back)
+        if self.groups is not None and self.groups.waiting_count:
+            back = chain(self.groups.waiting.walk(), back)  # what stands may not stand any more
         return back, run
 
     # what is counted
