@@ -65,6 +65,8 @@ class Confirmation:
         self._is_sent = False
         self._wished: tuple[str, ...] | None = None
         """Names that an operator wants removed, until the arbiter has them."""
+        self.successor = ""
+        """Who is to lead when this one stops; "" for anyone. It stays a member."""
         self.written = self.own = 0
         self.confirmed = 0
         self._peers: dict[str, _Peer] = {}
@@ -195,7 +197,8 @@ class Confirmation:
         gone = {*come, *self._removed}
         stay = [one for one in self.now.members if one.name not in gone]
         for silent_s in (self._limits.lost_s, self._limits.timeout_s):
-            kept = [one for one in self._present_of(self.now, now_s, silent_s) if one in stay]
+            here = self._present_of(self.now, now_s, silent_s)
+            kept = [one for one in stay if one in here or one.name == self.successor]
             is_enough = len(kept) + len(come) >= self._limits.copies_min
             yield [*(kept if is_enough else stay), *come.values()]
             if not self._is_blocked(now_s):
@@ -292,6 +295,8 @@ class Confirmation:
         """Have a replica count no more, until it is added; why not, "" when it is asked for."""
         if name == self._me.name:
             return "it leads: hms switchover first"
+        if name == self.successor:
+            return "it is to lead in a moment"
         left = [one for one in self.now.members if one.name != name]
         needed = copies_needed(len(left), is_all=self._limits.is_all)
         have = sum(one.name != name for one in self.in_sync(now_s))
@@ -326,7 +331,24 @@ class Confirmation:
         peer = here.get(ids[0]) if ids else None
         if peer is None or not peer.is_whole:
             return "it lacks a part of the log, and gets it now: wait until it is IN_SYNC"
+        if self.asked is not None and name not in (one.name for one in self.asked.members):
+            return "it was silent, and the others go on without it: wait until it is IN_SYNC"
         return ""
+
+    def hand_over(self, name: str, now_s: float) -> str:
+        """Keep a replica a member from here on, as it is to lead; why not, "" when it is so."""
+        if not (detail := self.lacks(name, now_s)):
+            self.successor = name
+        return detail
+
+    def give_up_silent(self, now_s: float, silent_s: float) -> str:
+        """The successor that left, or was silent for so long, is none any more: else what is
+        written would wait for it for ever. Its name, "" for none."""
+        name = self.successor
+        if not name or now_s - self.last_heard_s(name) < silent_s:
+            return ""
+        self.successor = ""
+        return name
 
     # for operators
 

@@ -213,8 +213,6 @@ class Primary:
         self._fault: HmsError | None = None
         self._is_over = False
         self.orders = Orders(group.node, group.me, granted.epoch, socket.wake)
-        self._successor = ""
-        """Who is to lead when this one stops; "" for anyone."""
         self.refused = 0
         self._socket, self._clock_s, self._clock_ms = socket, clock_s, clock_ms
         self._renew_at_s = self._beat_at_s = float("-inf")
@@ -502,13 +500,14 @@ class Primary:
 
     def hand_over(self, to: str) -> str:
         """From here on stop() has that replica lead; see may_lead(). Refused, too, while the
-        arbiter does not answer: it could be told of no successor, and nobody would lead."""
+        arbiter does not answer: it could be told of no successor, and nobody would lead. Until
+        stop() it counts, as one that does not may not lead."""
         name = self.may_lead(to)
         with self._changed:
-            if self._arbiter_fault:
-                detail = "the arbiter does not answer"
-                raise SwitchoverRefused(node=self._group.node, to=name, detail=detail)
-            self._successor = name
+            detail = "the arbiter does not answer" if self._arbiter_fault else ""
+            detail = detail or self._confirmation.hand_over(name, self._clock_s())
+        if detail:
+            raise self._refused(name, detail)
         return name
 
     def stop(self) -> None:
@@ -526,9 +525,10 @@ class Primary:
         self.on_stopped()
 
     def _resign(self) -> None:
-        for _ in range(RESIGNS if self._successor else 1):
+        successor = self._confirmation.successor
+        for _ in range(RESIGNS if successor else 1):
             try:
-                self._arbiter.resign(self._successor)
+                self._arbiter.resign(successor)
             except ArbiterUnavailable as fault:
                 log.warning("the lease is not given back: %s", fault)
             except HmsError as fault:
@@ -575,6 +575,9 @@ class Primary:
             if self._is_over or self._fault is not None:
                 return False
             at_s = self._clock_s()
+            silent_s = max(self._group.lease_s, self._group.limits.timeout_s)
+            if gone := self._confirmation.give_up_silent(at_s, silent_s):
+                log.warning("%s, which was to lead, is gone: any copy may lead", gone)
             wanted = self._confirmation.wanted(at_s) if self._current else None
             if wanted is not None:
                 self._confirmation.asking(wanted)

@@ -1,0 +1,164 @@
+"""Who is to lead next counts until the one that leads has stopped: one that does not may not lead.
+
+The primary is real, the arbiter is in memory, and the clock is the test's.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hms.errors.catalogue import ReplicaChangeRefused, SwitchoverRefused
+from hms.server.arbiter import Configuration, Member
+from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
+from hms.server.replicas.confirmation import Limits
+from hms.server.replicas.frames import FORMAT, Ack, Bye, Envelope, Join, Reads, encode
+from hms.server.replicas.leadership import Leadership
+from hms.server.replicas.link import Group, Peer
+from hms.server.replicas.primary import Primary
+from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.format import SEGMENT_HEADER_BYTES, Author, pack_segment_header
+from hms.store.journal.segment_walk import segment_file
+
+LOG = "ab" * 16
+A, B = Member("a", "1" * 32, 4), Member("b", "2" * 32, 7)
+LEASE_S, TIMEOUT_S = 30.0, 1.0
+SEGMENT_BYTES = 4096
+
+
+class Pair:
+    """b leads, a follows and has all."""
+
+    def __init__(self, folder):
+        self.now_s, self.end = 1000.0, SEGMENT_HEADER_BYTES
+        self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
+        arbiter = MemoryArbiter(self.engine, "b")
+        arbiter.begin(Configuration(5, LOG, 3, "a", 4, (A, B), 2))
+        leadership = Leadership("b", B.copy_id, 8, 3, LOG, lease_s=LEASE_S)
+        leadership.begin(self.now_s)
+        granted = arbiter.campaign(5, "b", 8)
+        leadership.won(granted, self.now_s)
+        peers = {name: Peer(name, f"tcp://{name}") for name in "ab"}
+        group = Group("n", "b", peers, LEASE_S, Limits(1, TIMEOUT_S, 60.0))
+        socket = SimpleNamespace(
+            send=lambda *_: None, received=list, wake=lambda: None, close=lambda: None
+        )
+        self.primary = Primary(
+            group, folder, REAL_DISK, arbiter, leadership, granted, socket,
+            silent_since_s=self.now_s, clock_s=lambda: self.now_s,
+        )  # fmt: skip
+        self.primary.start = lambda: None
+        header = pack_segment_header(Author(7, granted.epoch), 1, 1, 1)
+        segment_file(folder, 1).write_bytes(header + bytes(SEGMENT_BYTES - len(header)))
+        self.primary.begun(1, header, SEGMENT_BYTES)
+        self.says(Join(A.copy_id, 3, {}, {}, [], []))
+        self.says(Reads([self.primary._format]))
+        self.answers(self.writes())
+        assert self.primary.readiness("a") == (5, "")
+        self.keeps()
+
+    def says(self, said):
+        """A frame of a."""
+        envelope = Envelope(FORMAT, LOG, self.primary.epoch, "a", 5, said)
+        self.primary._receive(b"route", [encode(envelope), b""])
+        self.primary._serve_once()
+
+    def writes(self):
+        """Eight bytes are written and synced here; up to which mark."""
+        self.primary.written(1, self.end, b"12345678")
+        self.end += 8
+        self.primary._serve_once()
+        with self.primary._changed:
+            return self.primary._synced_here()
+
+    def answers(self, mark):
+        """A has synced up to there."""
+        self.says(Ack(mark, 1))
+
+    def keeps(self):
+        for _ in range(3):
+            assert self.primary._keep_once()
+
+    def passes(self, seconds):
+        self.now_s += seconds
+        self.keeps()
+
+    def members(self):
+        standing = MemoryArbiter(self.engine, "reader").read()
+        return sorted(one.name for one in standing.configuration.members)
+
+    def leads_next(self, name):
+        """Whether a replica is granted the next epoch, and counts."""
+        arbiter = MemoryArbiter(self.engine, name)
+        version = arbiter.read().configuration.version
+        return name in self.members() and arbiter.campaign(version, name, 9) is not None
+
+
+@pytest.fixture
+def pair(tmp_path):
+    return Pair(tmp_path)
+
+
+def test_a_silent_copy_that_nobody_waits_to_lead_counts_no_more(pair):
+    """As ever: what is written goes on without it."""
+    mark = pair.writes()
+    pair.passes(2 * TIMEOUT_S)
+
+    assert pair.members() == ["b"]
+    assert pair.primary._is_confirmed(mark)
+
+
+def test_who_is_to_lead_stays_a_member_when_it_is_silent_for_a_moment(pair):
+    """It was left out, and nobody could lead: the arbiter waited for one that did not count."""
+    assert pair.primary.hand_over("a") == "a"
+    mark = pair.writes()
+    pair.passes(2 * TIMEOUT_S)
+
+    assert pair.members() == ["a", "b"]
+    assert not pair.primary._is_confirmed(mark)
+    pair.answers(mark)
+    assert pair.primary._is_confirmed(mark)
+    pair.primary.stop()
+    assert not pair.leads_next("b")
+    assert pair.leads_next("a")
+
+
+@pytest.mark.parametrize("ends", ["killed", "stopped"])
+def test_who_is_to_lead_and_is_gone_keeps_nobody_waiting(pair, ends):
+    """What was taken is confirmed, and the one that led may lead again at once."""
+    pair.primary.hand_over("")
+    mark = pair.writes()
+    if ends == "stopped":
+        pair.says(Bye())
+        pair.keeps()
+    else:
+        pair.passes(LEASE_S / 2)
+        pair.passes(LEASE_S / 2)
+
+    assert pair.members() == ["b"]
+    assert pair.primary._is_confirmed(mark)
+    pair.primary.stop()
+    assert pair.leads_next("b")
+
+
+def test_one_that_is_just_being_left_out_is_not_to_lead(pair):
+    """The arbiter has been asked, and its answer is not known; the copy is here again."""
+    mark = pair.writes()
+    pair.engine.mute.add("b")
+    pair.passes(2 * TIMEOUT_S)
+    pair.answers(mark)
+
+    with pytest.raises(SwitchoverRefused, match="the others go on without it"):
+        pair.primary.hand_over("a")
+
+    pair.engine.mute.clear()
+    pair.keeps()
+    assert pair.members() == ["a", "b"]
+    assert pair.primary.hand_over("a") == "a"
+
+
+def test_who_is_to_lead_is_not_removed(pair):
+    """Said, as an operator would wait for it."""
+    pair.primary.hand_over("a")
+
+    with pytest.raises(ReplicaChangeRefused, match="it is to lead"):
+        pair.primary.remove("a")
