@@ -20,6 +20,7 @@ from typing import Any
 import hms
 from hms.boot.config import load
 from hms.boot.entries import LETTERS, LetterHandler
+from hms.boot.hardening import keep_memory_private
 from hms.boot.secrets_of import password_of
 from hms.client.core.log_lines import start_log
 from hms.client.letter_rules.rules_handler import Done, RulesHandler
@@ -99,6 +100,7 @@ def _table(entry: LetterHandler) -> Table:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command in the module's text."""
+    keep_memory_private()  # its password is in its environment
     given = _parse(arguments)
     start_log("letter handler", given.name)
     stop = threading.Event()

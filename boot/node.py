@@ -646,7 +646,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         node = config.node(given.node)
         _log_to_stderr(node.log_level, node.log_format, node.name)
         os.environ[FORMAT_VARIABLE] = node.log_format
-        if node.security is not None:
+        if node.security is not None or named_by_node(config, node):
             keep_memory_private()
         return _run(config, node, given, environment)
     except _Ended:

@@ -246,6 +246,9 @@ class Securing:
             raise NotConfigMaster(**about, master=self._master)
 
         def change(document: SecurityDocument) -> SecurityDocument:
+            if document is not self._document and stamp_of(self._path) != self._seen:
+                said = f"{self._path}: was changed and is not taken over yet; order it again"
+                raise SecurityFileError(report=said)
             if document.version < self._document.version:
                 said = f"{self._path}: version {document.version} is older than the one that holds"
                 raise SecurityFileError(report=said)

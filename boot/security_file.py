@@ -71,12 +71,16 @@ def save_security(path: Path, document: SecurityDocument) -> None:
     if faults := list(check_document(document)):
         report = "\n".join(f"{path}: {'.'.join(where)}: {said}" for where, said in faults)
         raise SecurityFileError(report=report)
+    text = security_text(document)
+    if len(text.encode()) > FILE_BYTES_MAX:
+        said = f"would be larger than {FILE_BYTES_MAX >> 20} MiB, and not be read again"
+        raise SecurityFileError(report=f"{path}: {said}")
     half = path.with_name(f"{path.name}.new")
     try:
         half.unlink(missing_ok=True)
         handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(security_text(document))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)

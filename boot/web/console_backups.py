@@ -116,7 +116,8 @@ class BackupPages:
             raise Refused("There is no such backup.")
         return known[names[0]]
 
-    def _preview(self, _connection: Any, given: Form) -> str:
+    def _preview(self, connection: Any, given: Form) -> str:
+        connection.administer("alert.list")  # who may see the page
         chain = chain_of(self._chosen(given))
         size = sum(file.bytes for _, one in chain for file in one.files)
         return (

@@ -119,7 +119,7 @@ class Files:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._work = threading.BoundedSemaphore(AT_ONCE)
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
         self._kept: dict[str, _Kept] = {}
         self.group = PageGroup(
             {"/import": self._page},
@@ -229,7 +229,8 @@ class Files:
         spool.rewind()
         name, keeps = posted.file or "the file", posted.fields.get("keeps") == "yes"
         try:
-            file = read_file(spool.path, line_bytes_max=LINE_BYTES_MAX)
+            with self._reading:
+                file = read_file(spool.path, line_bytes_max=LINE_BYTES_MAX)
             if keeps:
                 with session.connection() as connection:
                     check_store(connection, name, file.store)

@@ -95,13 +95,15 @@ struct tables {
 /* Part of what the linker has filled in is read-only from then on; only that is made writable, and
  * read-only again. */
 static int replace(const struct tables *in, uintptr_t at, uintptr_t function) {
-    uintptr_t page = at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+    uintptr_t mask = ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1), page = at & mask;
     size_t size = at + sizeof function - page;
     int is_relro = 0;
     for (int i = 0; i < in->library->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &in->library->dlpi_phdr[i];
         uintptr_t from = in->library->dlpi_addr + part->p_vaddr;
-        if (part->p_type == PT_GNU_RELRO && at >= from && at < from + part->p_memsz)
+        /* The linker protects whole pages only: the last one may be written to by others. */
+        if (part->p_type == PT_GNU_RELRO && page >= (from & mask)
+            && page < ((from + part->p_memsz) & mask))
             is_relro = 1;
     }
     if (is_relro && mprotect((void *)page, size, PROT_READ | PROT_WRITE) != 0)

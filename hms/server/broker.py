@@ -196,7 +196,7 @@ class Broker:
         """What the commands under this hold of the lock have touched so far."""
         self._waits: dict[Hashable, float] = {}
         """Since when lanes have been waiting, in seconds of the monotonic clock."""
-        self._slowed: dict[Hashable, float] = {}
+        self.slowed: dict[Hashable, float] = {}
         """Until when peers wait that were refused too often, as above."""
         self._verdicts: dict[Hashable, str | None] = {}
         """Why the sends of the batch that comes next on a lane are refused. Asked once: what became
@@ -280,7 +280,7 @@ class Broker:
         if lost:
             self._waits.pop(peer, None)
             self._verdicts.pop(peer, None)
-            self._slowed.pop(peer, None)
+            self.slowed.pop(peer, None)
             if not self._lose(peer):
                 items[:] = lost
                 return
@@ -292,7 +292,7 @@ class Broker:
         the acknowledgements of all others would be stuck behind them (P10)."""
         if len(items) == 1 and type(items[0]) is tuple and items[0][0].kind is Kind.SETTLE:
             return False  # as below, without a question to the store
-        if (self._slowed and self._is_slowed(peer, items)) or (
+        if (self.slowed and self._is_slowed(peer, items)) or (
             self.draining.is_on and self.draining.holds(peer, items)
         ):
             return True
@@ -317,14 +317,21 @@ class Broker:
 
     def _is_slowed(self, peer: Hashable, items: Sequence[Any]) -> bool:
         """Whether a peer that was refused too often waits yet; one that is lost does not."""
-        until = self._slowed.get(peer, 0.0)
+        until = self.slowed.get(peer, 0.0)
         if not until:
             return False
         must_end = self.registry.is_stopping or any(isinstance(item, Lost) for item in items)
         if time.monotonic() < until and not must_end:
             return True
-        self._slowed.pop(peer, None)
+        self.slowed.pop(peer, None)
         return False
+
+    def _forget_slowed(self) -> None:
+        """One that was dismissed with its last refusal asks no more: nobody else takes it away."""
+        if self.slowed:
+            now = time.monotonic()
+            for peer in [one for one, until in list(self.slowed.items()) if until <= now]:
+                self.slowed.pop(peer, None)
 
     def _await_log(self) -> None:
         """Wait while more than BACKLOG_BYTES_MAX are not synced yet."""
@@ -436,7 +443,7 @@ class Broker:
         if isinstance(error, NotAuthorized):
             wait_ms = self._entrance.denied(self.registry.numbers.get(peer), error, now_ms, fx)
             if wait_ms:
-                self._slowed[peer] = time.monotonic() + wait_ms / 1000
+                self.slowed[peer] = time.monotonic() + wait_ms / 1000
         if refusals.isEnabledFor(logging.DEBUG):
             self._told.say("%s", error, extra=self._named(peer, envelope, error))
         refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
@@ -635,6 +642,7 @@ class Broker:
             self._transfers.tick(now_ms)
 
         self._change(change, by="TICK")
+        self._forget_slowed()
         self.releases.tick()
         if self._housekeeping.is_due:  # what was consumed last may have freed a full disk
             self.around.storage.submit(self._clean)

@@ -49,8 +49,8 @@ class LoneFrames:
         """Whether it was applied here; False: nothing was done, and it goes to its lane."""
         envelope, payload = frame
         broker, kind = self._broker, envelope.kind
-        if self._lanes.busy or len(payload) > BYTES_MAX:
-            return False
+        if self._lanes.busy or len(payload) > BYTES_MAX or peer in broker.slowed:
+            return False  # slowed: it was refused too often, and waits on its lane
         if broker.is_held() or broker.around.storage.is_led:
             return False
         if broker.draining.is_on:  # what begins something has to wait on its lane

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from hms.engine.effects import Effects, Refusal, Reply
+from hms.engine.security import Unacceptable, read_permission
 from hms.errors.catalogue import (
     AddressNotLocked,
     LoginBusy,
@@ -47,13 +48,14 @@ from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
 from hms.wire.commands import Action, Order
 from hms.wire.frames import Kind
-from hms.wire.operations import ListNames, NameOne, Operation
+from hms.wire.operations import ChangeGrant, ListNames, NameOne, Operation
 from hms.wire.packed_messages import FLAG_RETAIN
 
-__all__ = ["LoginGate"]
+__all__ = ["LoginGate", "check_grant"]
 
 log = logging.getLogger("hms.security")
 
+EVERY_ROLE = read_permission("secure role:*")
 MECHANISMS = ("PASSWORD", "TOKEN", "DOMAIN")
 RETRY_AFTER_S = 1
 DENIALS_WAIT_S = 3
@@ -342,6 +344,8 @@ class LoginGate:
             open_now = sum(one.user == asked.name for one in logins.values())
             return {**self._pages.user(asked.name), "connections": open_now}
         by = logins[number].user
+        if isinstance(asked, ChangeGrant) and verb == "permission.grant":
+            check_grant(logins[number], asked.permission)
         return self._keeper.keep(verb, asked, by, self._auditing.next_number())
 
     def verify_audits(self, wait_s: int) -> Later:
@@ -687,3 +691,13 @@ class LoginGate:
     def _log_refusal(self, user: str, caller: Caller, why: str) -> None:
         self.refused += 1
         self._refusals.say("login of %r from %s is refused: %s", user[:63], caller, why)
+
+
+def check_grant(login: Login, text: str) -> None:
+    """Who may change some roles only gives no more than it has: else it would give itself all."""
+    try:
+        wanted = read_permission(text)
+    except Unacceptable:
+        return  # the keeper says what is wrong with it
+    if not (login.rights.holds(EVERY_ROLE) or login.rights.holds(wanted)):
+        raise NotAuthorized(user=login.user, action=str(Action.SECURE), resource="role:*")

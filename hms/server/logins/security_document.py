@@ -475,7 +475,7 @@ def may_secure(document: SecurityDocument) -> list[str]:
     giving: set[str] = set()
     for _ in range(len(roles)):
         for name, role in roles.items():
-            own = any(one.action is Action.SECURE for one in role.permissions)
+            own = any(p.action is Action.SECURE and p.pattern == "*" for p in role.permissions)
             if own or giving.intersection(role.roles):
                 giving.add(name)
     return [n for n, u in document.user.items() if u.enabled and giving.intersection(u.roles)]

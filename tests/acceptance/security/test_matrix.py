@@ -8,10 +8,12 @@ from hms.engine.security import Policy, Role, read_permission
 from hms.engine.security.actions import KINDS_OF
 from hms.server.logins.callers import Caller
 from hms.server.logins.identities import Login
+from hms.server.logins.login_gate import check_grant
 from hms.wire import branch_requests as xa
 from hms.wire import structures as wire
 from hms.wire.commands import COMMANDS, Action, Order, order
 from hms.wire.frames import Kind, SendHead
+from hms.wire.operations import ChangeGrant
 from tests.support.gated import GatedNode
 from tests.support.hello import hello_of
 from tests.support.secured import document
@@ -412,3 +414,24 @@ def test_a_pattern_is_cleared_by_who_may_clear_all_that_it_can_match(
     monkeypatch.setitem(HEADS, "topic.clear_retained", order("topic.clear_retained", wanted))
 
     assert permitted(node, "topic.clear_retained", [f"purge topic:{granted}"]) is is_granted
+
+
+@pytest.mark.parametrize(
+    ("has", "gives", "may"),
+    [
+        (["secure role:desk"], "secure role:*", False),
+        (["secure role:desk"], "produce queue:orders", False),
+        (["secure role:desk", "produce queue:*"], "produce queue:orders", True),
+        (["secure role:*"], "secure role:*", True),
+    ],
+)
+def test_who_may_change_some_roles_gives_no_more_than_it_has(node, has, gives, may):
+    """Else it would give itself everything."""
+    asked = ChangeGrant("desk", gives)
+    rights = Policy({"r": Role(tuple(map(read_permission, has)))}).rights_of(["r"])
+    node.registry.logins[1] = Login("u", "PASSWORD", ("r",), rights, Caller("x"))
+    if may:
+        check_grant(node.registry.logins[1], asked.permission)
+        return
+    with pytest.raises(hms.NotAuthorized):
+        node.gate.policy(1, "permission.grant", asked)

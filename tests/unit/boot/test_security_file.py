@@ -253,14 +253,30 @@ def test_names_and_patterns_of_all_kinds_come_back_from_the_text(tmp_path_factor
 def test_who_may_change_users_is_found_through_all_roles():
     """The last of them must not be removed."""
     held = document(a=[])
-    roles = {**held.role, "boss": RoleEntry(roles=("security",))}
+    boss, desk = RoleEntry(roles=("security",)), RoleEntry(permissions=("secure user:nobody",))
+    roles = {**held.role, "boss": boss, "desk": desk}
     users = {
         **held.user,
+        "clerk": UserEntry(roles=("desk",)),
         "chief": UserEntry(roles=("boss",)),
         "gone": UserEntry(roles=("boss",), enabled=False),
     }
 
     assert may_secure(msgspec.structs.replace(held, role=roles, user=users)) == ["root", "chief"]
+
+
+def test_a_file_that_would_not_be_read_again_is_not_written(tmp_path):
+    """The running node would go on with it, and the next boot fail."""
+    path = tmp_path / "security.toml"
+    save_security(path, document(a=[]))
+    before = path.read_text()
+    entry = UserEntry(roles=("a",), addresses=("10.20.0.0/16",) * 1000)
+    many = {f"user{number}": entry for number in range(300)}
+
+    with pytest.raises(SecurityFileError, match="larger than 4 MiB"):
+        save_security(path, msgspec.structs.replace(document(a=[]), user=many))
+
+    assert path.read_text() == before
 
 
 def test_a_password_is_kept_as_its_hash_and_compared_after_normalisation():

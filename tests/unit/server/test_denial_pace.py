@@ -1,5 +1,7 @@
 """The pace of denials: a user that is refused without end costs the others nothing."""
 
+import time
+
 import hms
 from hms.server.broker import Lost
 from hms.server.logins.denial_pace import (
@@ -85,3 +87,13 @@ def test_a_user_that_floods_by_ever_new_connections_gets_no_new_one():
 def asked(kind, payload):
     envelope, data = frame(kind, payload, 1)
     return decode_envelope((envelope, data), 1 << 20), data
+
+
+def test_who_went_with_its_last_refusal_is_forgotten():
+    """Its lane brings nothing more, so that nobody else would take it away."""
+    node = GatedNode(document(u=["consume queue:orders"]))
+    node.broker.slowed.update(gone=time.monotonic() - 1, waiting=time.monotonic() + 3600)
+
+    node.broker._tick()
+
+    assert [*node.broker.slowed] == ["waiting"]

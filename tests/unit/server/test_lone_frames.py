@@ -29,6 +29,7 @@ class _Broker(SimpleNamespace):
         self.is_held, self.commit_s = lambda: state["is_held"], state["commit_s"]
         self.must_wait = lambda _peer, _items: state["must_wait"]
         self.around = SimpleNamespace(storage=SimpleNamespace(is_led=state["is_led"]))
+        self.slowed = {PEER: 1.0} if state.get("is_slowed") else {}
 
 
 @pytest.fixture
@@ -66,6 +67,7 @@ def test_one_message_acknowledgement_or_call_is_applied_here(lanes, frame):
     assert not _applied(lanes, frame, is_held=True)
     assert not _applied(lanes, frame, is_led=True)
     assert not _applied(lanes, frame, is_draining=True)
+    assert not _applied(lanes, frame, is_slowed=True)
     assert not _applied(lanes, (frame[0], bytes(BYTES_MAX + 1)))
 
 
