@@ -11,6 +11,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -18,7 +19,7 @@ from typing import Final
 from hms.boot.recovering import RUNS_OF, Applied
 from hms.engine.engine import Engine
 from hms.errors.tree import HmsError
-from hms.store.interface import SegmentGoneError, StoredRecord
+from hms.store.interface import StoredRecord
 from hms.store.journal.confirmed_place import NOTHING, Place
 from hms.store.journal.disk import Disk
 from hms.store.journal.growing_log import GrowingLog, is_in_log
@@ -34,7 +35,6 @@ REST_SLICES: Final = 4
 """So many times a slice is left to the primary's frames, while there are any."""
 AGAIN_S: Final = 10.0
 """So long after a fault it begins anew."""
-_FAULTS: Final = (HmsError, SegmentGoneError, OSError, LookupError, ValueError)
 
 
 class HotStandby:
@@ -54,20 +54,23 @@ class HotStandby:
         """Apply some of what lies before that place; whether there is more to apply at once.
         is_idle: the primary has said nothing just now."""
         began = time.monotonic()
-        if began < self._free_at and not (is_idle and self._applied is not None):
-            return False
         if confirmed < self._until:  # an operator has given up what was behind it
             self._give_up("the log was cut")
+            self._free_at = began
+        if began < self._free_at and not (is_idle and self._applied is not None):
+            return False
         if confirmed == self._until and self._is_there:
             return False
         try:
             self._slice(confirmed, began + SLICE_S)
-        except _FAULTS as fault:
-            self._give_up(f"{type(fault).__name__}: {fault}")
-            self._free_at = began + AGAIN_S
-            return False
-        self._free_at = began + (1 + REST_SLICES) * (time.monotonic() - began)
-        return not self._is_there
+        except Exception as fault:  # noqa: BLE001 - the log is read at the take-over
+            why = f"{type(fault).__name__}: {fault}"
+        else:
+            self._free_at = began + (1 + REST_SLICES) * (time.monotonic() - began)
+            return not self._is_there
+        self._give_up(why)  # out of the handler: the fault's frames hold what was applied
+        self._free_at = began + AGAIN_S
+        return False
 
     @property
     def verified(self) -> ReadUpTo | None:
@@ -81,15 +84,19 @@ class HotStandby:
         if growing is None or applied is None:
             return None
         applied.read_up_to, applied.written = growing.read_up_to, written
-        if applied.read_up_to is None or not is_in_log(
-            self._disk, self._folder, applied.read_up_to
-        ):
+        if applied.read_up_to is None or not self._has(applied.read_up_to):
+            applied = None
             self._give_up("the log begins behind it")
             return None
         log.info("%d records of the log are applied already", applied.records)
         growing.close()
         self._applied = self._log = self._fetch = None
         return applied
+
+    def _has(self, place: ReadUpTo) -> bool:
+        with suppress(HmsError, OSError):
+            return is_in_log(self._disk, self._folder, place)
+        return False
 
     def _slice(self, confirmed: Place, until_s: float) -> None:
         if self._applied is None:
@@ -119,7 +126,8 @@ class HotStandby:
         self._log = GrowingLog(self._disk, self._folder)
 
     def _give_up(self, why: str) -> None:
-        if self._applied is not None:
+        had = self._applied is not None
+        if had:
             log.warning("what this copy had applied of the log is given up: %s", why)
         if self._log is not None:
             self._log.close()
@@ -127,3 +135,6 @@ class HotStandby:
             self._fetch.close()
         self._applied = self._log = self._fetch = None
         self._records, self._until, self._is_there = iter(()), NOTHING, True
+        if had:  # its engine is in cycles, and _slice() has frozen it: it would stay for ever
+            gc.unfreeze()
+            gc.collect()

@@ -618,6 +618,11 @@ class NodeProcess:
             self._broker.farewell(reason)
         self._gateway.stop()
 
+    def replaced(self, fault: HmsError) -> None:
+        """The log takes no more: another process has it."""
+        self._on_fault(fault)
+        self.is_replaced = True
+
     def close(self) -> None:
         """Give back what the process holds; the log stays as it is."""
         self._vitals.stop()
@@ -638,6 +643,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log_to_stderr(None)
     for number in _STOPPING:
         signal.signal(number, _end)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a log file to begin anew
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     keep_freed_memory()
     try:
@@ -681,9 +687,8 @@ def _run(config: Config, node: Node, given: argparse.Namespace, environment: dic
         if node.replica is None:
             raise
         damage = fault
-    except (StoreFenced, LeadershipLost):
-        if not process.is_replaced:
-            raise
+    except (StoreFenced, LeadershipLost) as fault:
+        process.replaced(fault)  # who watches the lease may be about to say so, or said it earlier
     finally:
         process.close()
     if damage is not None:
@@ -710,6 +715,7 @@ def _repair(node: Node, fault: StoreCorrupt) -> None:
 def _follow(given: argparse.Namespace, environment: dict[str, str], ready_fd: int | None) -> int:
     """Begin anew as one that follows, in this process: its supervisor sees no end."""
     logging.shutdown()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # stays so for the new program: else it would end
     words = [sys.executable, "-P", "-m", "hms.boot.node", "--config", given.config]
     words += ["--node", given.node] if given.node else []
     words += ["--standby"] if given.standby else []

@@ -315,7 +315,8 @@ class Sender:
             one.sends_in_flight += sign * len(self._window)
             one.send_bytes_in_flight += sign * size_bytes
             one.unattended += sign * unattended
-        if before.on_room.pop(self.number, None) is not None:
+        before.on_room.pop(self.number, None)
+        if self.packs:
             link.on_room[self.number] = self.push
 
     def submit(

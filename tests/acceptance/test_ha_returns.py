@@ -26,8 +26,10 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def two(made):
-    """Both there."""
+    """Both there, and nothing waits."""
     made.boot()
+    with connect(*made.machines) as connection:
+        connection.administer("queue.purge", {"name": "orders"})
     return made
 
 

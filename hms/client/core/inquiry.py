@@ -142,7 +142,7 @@ class Inquiry:
                     welcome = structures.decode(payload, structures.Welcome)
                     is_same = welcome.log == self._link.log
                     return self._leads(address, welcome.node, welcome.epoch) if is_same else ()
-        except (HmsError, zmq.ZMQError):
+        except (HmsError, zmq.ZMQError, LookupError, TypeError, ValueError):
             pass  # what it says is nonsense
         return ()
 

@@ -410,6 +410,7 @@ class Link(IncomingCalls):
                 raise ConnectionLost(address=self.address, reason=reason)
             self._estrange(welcome.log)
         self._end_unlogged(welcome)
+        self._end_late(self.error)  # while it is not UP: what waits behind goes after restore()
         self.is_looking, self.is_drained, self.log = False, False, welcome.log
         self.keys.learn(welcome)
         for asked in self.asked.values():
@@ -421,7 +422,6 @@ class Link(IncomingCalls):
         self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
         self.limits = welcome.limits
         self.state = State.UP
-        self._end_late(self.error)
         older = [one.frame for one in self.asked.values()]
         for one in list(self.participants):
             one.restore()

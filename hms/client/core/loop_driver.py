@@ -170,6 +170,8 @@ class LoopDriver:
         """Wake the tasks that wait for one of these keys; None among them: all."""
         if self._main is not None:  # who waits for its answers waits there
             self._main.wake([*keys, self._main.link])
+            if self._main.link.outbox:  # it was given back what has still to be sent
+                self._main.come_by(0.0)
             return
         for one in list(self._waiters) if None in keys else keys:
             for is_done, woken in self._waiters.get(one, ()):

@@ -92,6 +92,8 @@ class ThreadDriver:
     def wake_all(self, keys: Sequence[object]) -> None:
         """Wake who waits for one of these keys at a link beside this one, or for any at this."""
         self.wake([*keys, self.link])
+        if self.link.outbox:  # it was given back what has still to be sent
+            self.come_by(0.0)
 
     def take_in(self) -> None:
         """Take in what is here already."""

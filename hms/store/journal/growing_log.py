@@ -55,6 +55,8 @@ class GrowingLog:
             self._open(self._oldest())
         while self._info is not None and self._walk is not None:
             number = self._info.number
+            if number > until.segment:  # all up to there was let go: what is here is not confirmed
+                return
             self._disk.limit = until.offset if number >= until.segment else _NO_LIMIT
             self._walk.forget_window()
             yield from self._walk.records(0, runs_of)
