@@ -680,6 +680,7 @@ def _run(config: Config, node: Node, given: argparse.Namespace, environment: dic
     taken = take_store(config, node, given.ready_fd, waits=given.standby)
     start = "WARM" if taken.has_waited else given.start  # whatever else was said
     process = NodeProcess(config, taken, start)
+    stands_by = node.replica is not None or given.standby
     code, damage = 1, None
     try:
         code = process.run(given.ready_fd if not taken.has_waited else None)
@@ -688,12 +689,14 @@ def _run(config: Config, node: Node, given: argparse.Namespace, environment: dic
             raise
         damage = fault
     except (StoreFenced, LeadershipLost) as fault:
+        if not stands_by and not process.is_replaced:
+            raise
         process.replaced(fault)  # who watches the lease may be about to say so, or said it earlier
     finally:
         process.close()
     if damage is not None:
         _repair(node, damage)
-    returns = process.is_replaced and (node.replica is not None or given.standby)
+    returns = process.is_replaced and stands_by
     if damage is None and not returns and not (process.moves_to and not code):
         return code
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)  # the next one may come in between
