@@ -5,7 +5,7 @@ import pytest
 from tests.sim.replicas.planted import PLANTS, PLANTS_OF_FIVE, PLANTS_OF_THREE
 from tests.sim.replicas.world import World
 
-RUNS_MAX = 40
+RUNS_MAX = 100
 LIKELY = {
     ("gap_taken_for_whole", 2): 57,
     ("gone_back_counted", 2): 14,
@@ -21,7 +21,7 @@ LIKELY = {
     ("promise_answered_before_durable", 3): 5,
     ("shorter_tail_adopted", 3): 4,
     ("shrunk_to_copies_that_lack_older_epochs", 5): 9,
-    ("stranger_promises", 3): 6,
+    ("stranger_promises", 3): 41,
 }
 """Seeds that found a rarer one when this was written: they are tried first, to save time."""
 GROUPS = {2: PLANTS, 3: PLANTS_OF_THREE, 5: PLANTS_OF_FIVE}
