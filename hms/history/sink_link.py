@@ -207,7 +207,7 @@ class _ChunkState(SessionState):
     def __init__(self, link: Link, number: int) -> None:
         super().__init__(link, AckMode.AUTO, is_transacted=True, is_asynchronous=False)
         self.number = number
-        self._opening = OpenSession(number, int(AckMode.AUTO), is_transacted=True)
+        self.opening = OpenSession(number, int(AckMode.AUTO), is_transacted=True)
 
     def number_commit(self, number: int) -> None:
         """The next commit has this number."""
