@@ -7,7 +7,7 @@ may take its time. A storage worker that has synced a batch waits here until eno
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -683,16 +683,16 @@ class Primary:
         if at_s >= self._beat_at_s:
             self._beat_at_s = at_s + self._group.lease_s / BEATS_PER_LEASE
             self._to_all(Beat(at_s))
-            self._tell_time()
+            self._tell_time([route for route, link in self._links.items() if link.formats])
             if mark := self._marks.news():
                 for link in self._links.values():
                     if link.knows_all:
                         self._send(link.route, Mark(mark))
 
-    def _tell_time(self) -> None:
+    def _tell_time(self, routes: Iterable[bytes]) -> None:
         if self._clock_ms is not None:
             now = Time(self._clock_ms())
-            for route in [route for route, link in self._links.items() if link.formats]:
+            for route in routes:
                 self._send(route, now)
 
     def _hold_line(self) -> None:
@@ -777,6 +777,7 @@ class Primary:
                     self._count(link)
                 case Reads():
                     link.formats = frozenset(said.formats)
+                    self._tell_time([link.route])  # it may lead before the next beat
                     self._count(link)
                 case BeatAck():
                     if said.at_s > self._clock_s():  # it would prove leadership for ever
