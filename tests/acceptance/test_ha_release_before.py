@@ -104,7 +104,7 @@ def test_a_copy_that_cannot_read_the_log_is_named_and_never_counts(before, two):
         one._prefix = []
         one.boot(standby=True)
         two.wait_for_both()
-        assert "cannot read" not in alerts(two)
+        wait_until(lambda: "cannot read" not in alerts(two), 2 * WAIT_S)
 
 
 def is_named(two, log):

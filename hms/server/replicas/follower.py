@@ -401,7 +401,6 @@ class Follower:
                 return self._promised(envelope.epoch)
             case Rejoin():
                 self.copy.sync()
-                self._unanswered = max(self._unanswered - 1, 0)  # it was read as it was said
                 self._join()
             case Resume():
                 self._is_resumed, self._unanswered = True, 0
