@@ -73,7 +73,7 @@ LIMITS: dict[str, Figures] = {
     "node confirms": Figures(63, 32, 55),
     "client confirmed": Figures(22, 11, 16),
     "life: client": Figures(75, 19, 57),
-    "life: client, background": Figures(31, 11, 23),
+    "life: client, background": Figures(35, 12, 25),
     "life: node": Figures(137, 35, 110),
     "call: client": Figures(45, 15, 33),
     "call: node": Figures(80, 20, 58),

@@ -39,9 +39,10 @@ def sending(two):
     assert bodies(*two.machines) == sender.confirmed
 
 
-def upgrade(one, release=None):
-    """A machine gets another release; None: this one."""
+def upgrade(two, one, release=None):
+    """A machine that follows gets another release; None: this one."""
     one.stop()
+    wait_until(lambda: one.folder.name not in two.replication()["members"], 2 * WAIT_S)
     one._prefix = [] if release is None else release.prefix
 
 
@@ -58,7 +59,7 @@ def test_copies_leave_the_release_before_one_by_one_under_load(before, two):
     with sending(two) as sender:
         two.wait_for_both()
         sender.wait_for(20)
-        upgrade(two.b)
+        upgrade(two, two.b)
         two.b.boot(standby=True)
         two.wait_for_both()
         two.a.stop()
@@ -69,7 +70,7 @@ def test_copies_leave_the_release_before_one_by_one_under_load(before, two):
         with connect(two.b) as operator:
             with pytest.raises(StoreNotFinalized, match="a cannot read format 3"):
                 operator.administer("store.finalize", {})
-            upgrade(two.a)
+            upgrade(two, two.a)
             two.a.boot(standby=True)
             two.wait_for_both()
             done = operator.administer("store.finalize", {})
@@ -91,7 +92,7 @@ def test_a_copy_that_cannot_read_the_log_is_named_and_never_counts(before, two):
         seal(two.leader.address)  # the next segment has the new format
         sender.wait_for(20)
         two.wait_for_both()
-        upgrade(one, before)
+        upgrade(two, one, before)
         for _ in range(2):
             seen = len(one.log) if one.log_file.exists() else 0
             one.boot(standby=True)
