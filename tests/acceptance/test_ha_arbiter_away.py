@@ -27,7 +27,7 @@ def test_a_switchover_without_an_arbiter_is_refused_and_nobody_loses_the_node(tm
             wait_until(lambda: two.replication()["arbiter"] == "does not answer", WAIT_S)
             with (
                 connect(*two.machines) as operator,
-                pytest.raises(hms.SwitchoverRefused, match="the arbiter does not answer"),
+                pytest.raises(hms.SwitchoverRefused, match="the arbiter"),
             ):
                 operator.administer("replica.switchover")
             sender.wait_for(20)

@@ -17,6 +17,7 @@ from hms.boot.security_file import (
 )
 from hms.errors.catalogue import SecurityFileError
 from hms.server.logins.passwords import hash_password, verify
+from hms.server.logins.plain_policy import plain_policy, without_secrets
 from hms.server.logins.security_document import (
     KeyEntry,
     RoleEntry,
@@ -296,3 +297,14 @@ def test_entries_have_no_surprise():
     assert UserEntry().roles == ()
     assert KeyEntry(public=KEY).public == KEY
     assert TokenEntry(user="u", sha256="0" * 64, expires_at=datetime.now(UTC)).roles == ()
+
+
+def test_an_export_disables_who_needs_the_secret_that_is_left_out():
+    """With a key alone it would be let in; refused as a whole, there would be no export."""
+    entry = UserEntry(password=HASH, keys=(KEY,), two_factors=True, roles=("a",))
+    made, notes = without_secrets(
+        plain_policy(msgspec.structs.replace(document(a=[]), user={"careful": entry}))
+    )
+
+    assert not made.user["careful"].enabled
+    assert any("two factors" in note for note in notes)
