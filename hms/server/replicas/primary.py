@@ -371,8 +371,8 @@ class Primary:
             have, needed, names = self._confirmation.lacking(at_s)
             is_blocked = self._blocked_since_s is not None
             survives = self._confirmation.failures_survived(at_s)
-            links = self._links.values()
-            older = sorted(o.member.name for o in links if not o.can_read(self._format))
+            heard = self._heard_links(at_s)  # one whose disk was emptied comes as another copy
+            older = sorted(o.member.name for o in heard if not o.can_read(self._format))
         count = f"{have} of {len(self._group.peers)} copies have everything: {names}"
         behind = [str(row["replica"]) for row in rows if row["state"] == "CATCHING_UP"]
         epoch = f"{self._group.me} leads in epoch {now.epoch}"
@@ -384,6 +384,10 @@ class Primary:
             else "",
             "arbiter_down": self._arbiter_fault,
         }
+
+    def _heard_links(self, at_s: float) -> list[_Link]:
+        links = self._links.values()
+        return [o for o in links if self._confirmation.is_heard(o.member.copy_id, at_s)]
 
     def _why_behind(self, behind: list[str], older: list[str]) -> str:
         lacking = [name for name in behind if name not in older]
@@ -428,12 +432,7 @@ class Primary:
     def check_format(self, wanted: int) -> None:
         """StoreNotFinalized while a copy is not known to read that format of the log."""
         with self._changed:
-            at_s = self._clock_s()
-            links = [
-                one
-                for one in self._links.values()
-                if self._confirmation.is_heard(one.member.copy_id, at_s)
-            ]
+            links = self._heard_links(self._clock_s())
             here = {one.member.name: one.formats for one in links}
             removed = self._confirmation.now.removed
         others = [one for one in self._group.peers if one not in (self._group.me, *removed)]
