@@ -46,6 +46,7 @@ def _empty():
     command = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={folder / 'data'}"]
     command += ["--auth-root-authentication-method=normal", "--skip-test-db"]
     command += [f"--user={getpass.getuser()}", "--innodb-log-file-size=32M", *NO_AIO]
+    command += [f"--tmpdir={folder}"]  # a server that starts removes what others have in its own
     made = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     return folder / "data"
@@ -77,6 +78,7 @@ class Server:
         command = [_program("mariadbd"), "--no-defaults", f"--datadir={folder / 'data'}"]
         command += [f"--socket={folder / 'socket'}", f"--port={self.port}"]
         command += [f"--pid-file={folder / 'pid'}", f"--user={getpass.getuser()}"]
+        command += [f"--tmpdir={folder}"]
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [*command, *SETTINGS, *NO_AIO, *self._settings], stdout=log, stderr=log, cwd=folder

@@ -121,7 +121,7 @@ def test_alerts_begin_and_end_in_status_health_log_and_metrics(node, command):
         wait_until(lambda: "memory_high" in command("health")[1], WAIT_S)
         assert ask("/readyz")[0] == 200
         status, text = ask("/readyz?for=producers")
-        assert (status, text) == (503, "in alarm: memory_high\n")
+        assert (status, "memory_high" in text) == (503, True)  # and a full disk, where it is
         assert command("health", "ready", "--for", "producers")[0] == 1
         code, text = command("health", "--nagios")
         assert (code, text.startswith("HMS WARNING - node1 ready, alerts: ")) == (1, True)
