@@ -165,8 +165,7 @@ class MariaDB:
 
 def _run(session: Any, statement: str, xid: Xid, behind: str = "") -> None:
     name = f"X'{xid.gtrid.hex()}',X'{xid.bqual.hex()}',{xid.format_id}"
-    with session.cursor() as cursor:
-        cursor.execute(f"{statement} {name}{behind}")
+    session.query(f"{statement} {name}{behind}")
 
 
 def _number(fault: Exception) -> int:

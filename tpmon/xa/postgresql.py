@@ -80,39 +80,40 @@ class PostgreSQL:
     def begin(self, session: Any, xid: Xid) -> None:
         """Begin; the name is needed only when it is prepared."""
         del xid
-        session.execute("BEGIN")
+        self._run(session, "BEGIN")
 
     def prepare(self, session: Any, xid: Xid) -> int:
         """Prepare, or end what wrote nothing."""
         if not self._is_in_transaction(session):
             return XA_RBOTHER
-        (written,) = session.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
-        if written is None:
-            session.execute("COMMIT")
+        written = self._run(session, "SELECT pg_current_xact_id_if_assigned()")
+        if written.get_value(0, 0) is None:
+            self._run(session, "COMMIT")
             return XA_RDONLY
         # A transaction that failed meanwhile answers ROLLBACK, and no error.
-        done = session.execute(f"PREPARE TRANSACTION '{gid_of(xid)}'").statusmessage
-        return XA_OK if done == "PREPARE TRANSACTION" else XA_RBROLLBACK
+        done = self._run(session, f"PREPARE TRANSACTION '{gid_of(xid)}'").command_status
+        return XA_OK if done == b"PREPARE TRANSACTION" else XA_RBROLLBACK
 
     def commit_one_phase(self, session: Any, xid: Xid) -> int:
         """Commit."""
         del xid
         if not self._is_in_transaction(session):
             return XA_RBOTHER
-        return XA_OK if session.execute("COMMIT").statusmessage == "COMMIT" else XA_RBROLLBACK
+        done = self._run(session, "COMMIT").command_status
+        return XA_OK if done == b"COMMIT" else XA_RBROLLBACK
 
     def roll_back(self, session: Any, xid: Xid) -> None:
         """Roll back."""
         del xid
-        session.execute("ROLLBACK")
+        self._run(session, "ROLLBACK")
 
     def commit_prepared(self, session: Any, xid: Xid) -> None:
         """Commit what is prepared."""
-        session.execute(f"COMMIT PREPARED '{gid_of(xid)}'")
+        self._run(session, f"COMMIT PREPARED '{gid_of(xid)}'")
 
     def roll_back_prepared(self, session: Any, xid: Xid) -> None:
         """Roll back what is prepared."""
-        session.execute(f"ROLLBACK PREPARED '{gid_of(xid)}'")
+        self._run(session, f"ROLLBACK PREPARED '{gid_of(xid)}'")
 
     def prepared(self, session: Any, after: Xid | None, count: int) -> list[Xid]:
         """The prepared branches of this database."""
@@ -137,6 +138,14 @@ class PostgreSQL:
             return XA_RBINTEGRITY
         is_lost = not state or state.startswith(("08", "57P"))
         return XAER_RMFAIL if is_lost else XAER_RMERR
+
+    def _run(self, session: Any, statement: str) -> Any:
+        """The result of a statement without values; by libpq itself, as a cursor of psycopg's takes
+        longer than the database needs to answer."""
+        result, status = session.pgconn.exec_(statement.encode()), self._driver.pq.ExecStatus
+        if result.status in {status.COMMAND_OK, status.TUPLES_OK}:
+            return result
+        raise self._driver.errors.error_from_result(result, session.info.encoding)
 
     def _is_in_transaction(self, session: Any) -> bool:
         """Whether nobody has ended it behind our back."""
