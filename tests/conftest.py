@@ -3,12 +3,19 @@
 import gc
 import logging
 import os
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.effort import tries
+from tests.support.warm_nodes import warm_nodes
+
+# Where it is set, each process that a test starts compiles every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A machine under load is slow, not wrong: no clock decides, neither per example nor for a strategy.
 _COMMON = settings(
@@ -44,6 +51,13 @@ _ROOT = Path(__file__).resolve().parent.parent
 def project_root() -> Path:
     """The folder that holds pyproject.toml."""
     return _ROOT
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nodes():
+    """Those of hms.testing are forked from one process, where that is the same."""
+    with nullcontext() if "HMS_COLD_BOOTS" in os.environ else warm_nodes():
+        yield
 
 
 @pytest.fixture(scope="session")
