@@ -17,24 +17,31 @@ PAUSES_S = (1, 3, 10, 20, 30) if IS_FULL else (0.5, 3)
 ROLES = {"source": (0,), "source and target": (1,), "target": (2,), "two of three": (0, 2)}
 
 
-@pytest.mark.timeout(600 if IS_FULL else 120)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Three nodes for all roles; a load ends when nothing is left at any of them."""
+    with node(store=tmp_path_factory.mktemp("c") / "store", config=CONFIG, nodes=3) as booted:
+        yield booted
+
+
+@pytest.mark.timeout(600 if IS_FULL else 300)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_node_that_stands_still_under_load_loses_and_doubles_nothing(
-    role, tmp_path, record_property
+    role, cluster, record_property
 ):
     """C03: the others go on without it, and it must not serve what they have taken."""
-    with node(store=tmp_path / "store", config=CONFIG, nodes=3) as cluster:
-        load = Load(rate_per_s=50)
-        for number in range(4):
-            load.produce(cluster.nodes[number % 2].address, f"p{number}")
-        for one in cluster.nodes[1:]:
-            load.consume(one.address)
-            load.consume(one.address, "transacted")
-        for pause_s in random.sample(PAUSES_S, len(PAUSES_S)):
-            load.await_flow(50)
-            stand_still([cluster.nodes[number] for number in ROLES[role]], pause_s)
-            await_up(cluster)
-        load.finish(cluster)
+    await_up(cluster)
+    load = Load(rate_per_s=50)
+    for number in range(4):
+        load.produce(cluster.nodes[number % 2].address, f"{role}{number}")
+    for one in cluster.nodes[1:]:
+        load.consume(one.address)
+        load.consume(one.address, "transacted")
+    for pause_s in random.sample(PAUSES_S, len(PAUSES_S)):
+        load.await_flow(50)
+        stand_still([cluster.nodes[number] for number in ROLES[role]], pause_s)
+        await_up(cluster)
+    load.finish(cluster)
     verdict = load.verdict()
     record_property("figures", {"stood still": role} | verdict._asdict())
 

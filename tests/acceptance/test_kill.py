@@ -15,7 +15,7 @@ from hms.testing import node
 from tests.support.books import Books
 from tests.support.waiting import wait_until
 
-KILLS = sized("HMS_KILLS", 15)
+KILLS = sized("HMS_KILLS", 8)
 CONFIG = {"hms": {"queue": {"orders": {}, "ledger": {}}, "topic": {"news": {}}}}
 CONNECT = {"reconnect_interval_s": 0.2, "connect_timeout_s": 60, "request_timeout_s": 120}
 

@@ -40,19 +40,30 @@ def killed_at(sync):
     ]
 
 
-@pytest.fixture
-def pair(tmp_path):
-    """A source and a target that run already, as they are without faults."""
-    source = TestNode(tmp_path, tmp_path / "store", CONFIG, (), (), (), 2)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A source and a target for all tests: each ends with both up, and their queue empty."""
+    folder = tmp_path_factory.mktemp("moves")
+    source = TestNode(folder, folder / "store", CONFIG, (), (), (), 2)
     try:
         for one in source.nodes:
             one.boot()
-        await_up(source)
-        yield source.nodes
+        yield source
     finally:
         for one in source.nodes:
             if one.is_running:
                 one.kill()
+
+
+@pytest.fixture
+def pair(cluster):
+    """Both as they are without faults, also behind a test that failed."""
+    for one in cluster.nodes:
+        one._prefix = []
+        if not one.is_running:
+            one.boot(warm=True)
+    await_up(cluster)
+    return cluster.nodes
 
 
 @pytest.mark.parametrize("sync", SYNCS)

@@ -19,10 +19,17 @@ from tpmon.xa.resource import scan
 from tpmon.xa.resource_opening import close_resources
 
 
-@pytest.fixture
-def both():
+@pytest.fixture(scope="module")
+def servers():
     with bank() as opened:
         yield opened
+
+
+@pytest.fixture
+def both(servers):
+    """Both databases are up, whatever a test before has left."""
+    servers.postgres.start()
+    yield servers
     close_resources()
 
 
@@ -43,10 +50,10 @@ def command(running, *words):
     return json.loads(done.stdout)
 
 
-def stranded(conn, both):
+def stranded(conn, both, name, accounts):
     """A transaction that is decided, and PostgreSQL is gone before it hears of it."""
     with conn.transaction(timeout_s=60) as moving:
-        move(hms.rm, "stranded", 1, 2, 5)
+        move(hms.rm, name, *accounts, 5)
         coordinator = moving._coordinator
         coordinator._on_step = lambda step: (
             step == "after decision" and both.postgres.stop(signal.SIGQUIT)
@@ -57,42 +64,38 @@ def stranded(conn, both):
 def test_a_database_that_is_away_holds_up_nobody_else(both, running):
     """Who waits for whom must be seen, and the others must not wait."""
     with hms.connect(running.address) as conn:
-        gtrid = stranded(conn, both)
-        assert "stranded" in {row[0] for row in both.mariadb.ask("SELECT id FROM entry")}
-        wait_until(lambda: _waits(conn, gtrid), 30)
+        gtrid = stranded(conn, both, "delayed", (1, 2))
+        assert "delayed" in {row[0] for row in both.mariadb.ask("SELECT id FROM entry")}
+        wait_until(lambda: _waits(conn, gtrid), 60)
 
         with conn.transaction(timeout_s=60):
             with hms.rm("maria").cursor() as cursor:
                 cursor.execute("INSERT INTO entry VALUES ('meanwhile', 0)")
             hms.rm("hms").producer(hms.Queue("receipts")).send(b"meanwhile")
         assert "meanwhile" in {row[0] for row in both.mariadb.ask("SELECT id FROM entry")}
-        told = conn.administer("status")["recovery"]
-        assert {one["name"]: one["state"] for one in told["resources"]} == {
-            "pg": "down",
-            "maria": "up",
-        }
+        wait_until(lambda: _states(conn) == {"pg": "down", "maria": "up"}, 60)
         both.postgres.start()
-        wait_until(both.is_settled, 30)
-        wait_until(lambda: not _waits(conn, gtrid), 30)
-        assert "stranded" in both.entries()[0]
+        wait_until(both.is_settled, 60)
+        wait_until(lambda: not _waits(conn, gtrid), 60)
+        assert "delayed" in both.entries()[0]
 
 
 def test_what_an_operator_decides_is_carried_out_and_told_until_it_is_forgotten(both, running):
     """A heuristic decision breaks the transaction apart, so it must not pass in silence."""
     with hms.connect(running.address) as conn:
-        gtrid = stranded(conn, both)
-        wait_until(lambda: _waits(conn, gtrid), 30)
+        gtrid = stranded(conn, both, "stranded", (3, 4))
+        wait_until(lambda: _waits(conn, gtrid), 60)
         command(running, "rollback", gtrid, "--resource", "pg", "--yes")
         assert "ordered: rollback" in _of(running, gtrid, "pg")["state"]
         both.postgres.start()
-        wait_until(lambda: _of(running, gtrid, "pg")["state"].startswith("rolled back"), 30)
+        wait_until(lambda: _of(running, gtrid, "pg")["state"].startswith("rolled back"), 60)
 
         assert "stranded" not in both.entries()[0]
         assert "stranded" in both.entries()[1]
         assert "operator" in _of(running, gtrid, "pg")["note"]
-        wait_until(lambda: "operator" in _waits(conn, gtrid), 30)
+        wait_until(lambda: "operator" in _waits(conn, gtrid), 60)
         command(running, "forget", gtrid, "--yes")
-        wait_until(lambda: not _waits(conn, gtrid), 30)
+        wait_until(lambda: not _waits(conn, gtrid), 60)
 
 
 def test_a_decision_that_cannot_be_read_is_told_and_holds_up_no_other(both, running):
@@ -130,6 +133,12 @@ def _waits(conn, gtrid):
     """Why recovery says that a transaction waits."""
     told = conn.administer("status").get("recovery", {})
     return " ".join(t["why"] for t in told.get("transactions", ()) if t["gtrid"] == gtrid)
+
+
+def _states(conn):
+    """What recovery says of each database."""
+    told = conn.administer("status")["recovery"]
+    return {one["name"]: one["state"] for one in told["resources"]}
 
 
 def _of(running, gtrid, resource):

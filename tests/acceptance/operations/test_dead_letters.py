@@ -51,6 +51,12 @@ ACTION(FWD) FWDQ(DEADQ.MANUAL.INTERVENTION)
 
 
 @pytest.fixture
+def node(emptied):
+    """One for all tests."""
+    return emptied
+
+
+@pytest.fixture
 def command(node):
     def run(*words, code=0, stdin=None):
         """What a command prints, as data; each line is one."""

@@ -25,6 +25,12 @@ WAIT_S = 60
 
 
 @pytest.fixture
+def node(emptied):
+    """One for all tests."""
+    return emptied
+
+
+@pytest.fixture
 def export(node, command, tmp_path):
     """Writes a file, and reads its messages."""
 

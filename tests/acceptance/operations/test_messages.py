@@ -37,6 +37,12 @@ IMPORTS_KILLED = int(os.environ.get("HMS_IMPORTS_KILLED", "1"))
 WAIT_S = 60
 
 
+@pytest.fixture
+def node(emptied):
+    """One for all tests."""
+    return emptied
+
+
 def fill(node, count, queue="orders"):
     with hms.connect(node.address) as connection, connection.session() as session:
         producer = session.producer(queue)
