@@ -21,11 +21,11 @@ def send_and_settle(conn):
             producer.send(one, priority=number)
         consumer = session.consumer(queue, selector="n >= 0")
         for _ in kinds:
-            got = consumer.receive(30)
+            got = consumer.receive(60)
             told = dict(got.properties)
             said.append([repr(got.body)[:20], got.priority, got.type, told["n"], told["s"]])
         session.recover()
-        again = [consumer.receive(30) for _ in kinds]
+        again = [consumer.receive(60) for _ in kinds]
         said.append([got.redelivered for got in again])
         session.ack()
     return said
@@ -42,7 +42,7 @@ def transact(conn):
         producer.send(b"later", delay_s=0.05)
         session.commit()
         consumer = session.consumer(queue)
-        said = sorted(bytes(consumer.receive(30).body).decode() for _ in range(2))
+        said = sorted(bytes(consumer.receive(60).body).decode() for _ in range(2))
         session.commit()
     with conn.session() as session:
         said.append(len(list(session.browser(queue))))
@@ -56,7 +56,7 @@ def subscribe(conn):
         kept = session.subscriber(topic, durable="kept")
         other = session.consumer(topic)
         session.producer(topic).send(b"news")
-        said = [bytes(one.receive(30).body).decode() for one in (kept, other)]
+        said = [bytes(one.receive(60).body).decode() for one in (kept, other)]
         kept.close()
         session.unsubscribe(topic, "kept")
     return said

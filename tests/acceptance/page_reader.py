@@ -31,7 +31,7 @@ from tests.support.project import ROOT
 
 _PORT = re.compile(r"\b7[78]\d\d\b")
 """Ports of the pages, such as 7700; each page has others, which are free."""
-STEP_S = 90
+STEP_S = 240
 DOCTOR = (0, 1, 3)
 """What it finds of the machine that runs the tests is another matter."""
 TYPED = ("console", "sh", "bash")

@@ -10,7 +10,7 @@ from hms.client.core.service_data import decode_data, encode_data
 from hms.errors.catalogue import ServerLost, ServiceNotFound
 from hms.wire.structures import make_error
 
-WAIT_S = 30
+WAIT_S = 60
 
 MODULE = '''
 import os

@@ -6,7 +6,7 @@ import hms
 from hms.testing import node
 
 CONFIG = "[hms.queue.q]\n"
-WAIT_S = 10
+WAIT_S = 60
 
 
 def _fill(address: str, count: int) -> None:

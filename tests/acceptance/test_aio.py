@@ -14,7 +14,7 @@ CONFIG = (
 [hms.topic.news]
 """
 )
-WAIT_S = 10
+WAIT_S = 60
 _names = itertools.count()
 
 
@@ -30,7 +30,7 @@ def play(running):
 
     def play(scene, **options):
         async def whole():
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(250):
                 async with hms.aio.connect(running.address, **options) as conn:
                     result = await scene(conn)
                 assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -54,7 +54,7 @@ class _Crowd:
 
     async def run(self, address):
         """Nothing of the client is left when it is over."""
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(250):
             async with hms.aio.connect(address, exception_listener=self.faults.append) as conn:
                 result = await self.scene(conn)
         assert asyncio.all_tasks() == {asyncio.current_task()}

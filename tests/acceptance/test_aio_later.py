@@ -7,7 +7,7 @@ import pytest
 import hms
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(5))
-WAIT_S = 20
+WAIT_S = 60
 TEXT = " ".join(f"line {n} of many that are alike" for n in range(500))
 
 
@@ -17,7 +17,7 @@ def play(running):
 
     def play(scene):
         async def whole():
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(250):
                 async with hms.aio.connect(running.address) as conn, conn.session() as session:
                     result = await scene(conn, session)
                 assert not conn.link.asked

@@ -39,7 +39,7 @@ def socket(running):
     context = zmq.Context()
     opened = context.socket(zmq.DEALER)
     opened.setsockopt(zmq.LINGER, 0)
-    opened.setsockopt(zmq.RCVTIMEO, 10_000)
+    opened.setsockopt(zmq.RCVTIMEO, 60_000)
     opened.connect(running.address)
     yield opened
     opened.close()
@@ -50,7 +50,7 @@ def _is_alive(running):
     """A well-behaved client sends and receives."""
     with hms.connect(running.address) as conn, conn.session() as session:
         session.producer(hms.Queue("alive")).send(b"still here")
-        message = session.consumer(hms.Queue("alive")).receive(timeout_s=10)
+        message = session.consumer(hms.Queue("alive")).receive(timeout_s=60)
         return message is not None and message.body == b"still here"
 
 
@@ -140,7 +140,7 @@ def test_three_faults_of_a_configuration_are_reported_at_once(tmp_path):
     file = tmp_path / "hms.conf"
     file.write_text(FAULTY)
     command = [sys.executable, "-m", "hms.boot", "config", "check", "--config", str(file)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert result.returncode == 1
     said = result.stdout + result.stderr
     assert "hms.conf:5:" in said

@@ -10,7 +10,7 @@ from bench.ha_failover import Gaps, failover
 from hms.boot.bench.measure import measure
 from hms.boot.bench.workloads import WORKLOADS
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.mark.parametrize("is_stalled", [False, True])

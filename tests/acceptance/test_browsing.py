@@ -7,7 +7,7 @@ import pytest
 import hms
 import hms.aio
 
-WAIT_S = 30
+WAIT_S = 60
 CONFIG = {"node": {"node1": {"auto_destinations": True}}}
 CONNECT = {"client_id": "looking"}
 

@@ -19,7 +19,7 @@ max_messages = 3
 [hms.topic.sport]
 """
 )
-WAIT_S = 10
+WAIT_S = 60
 _names = itertools.count()
 
 

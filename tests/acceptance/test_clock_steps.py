@@ -25,7 +25,7 @@ class WallClock:
     def __init__(self, folder):
         library, self._file = folder / "set_clock.so", folder / "offset"
         command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE)]
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=250)
         self._file.write_bytes(bytes(8))
         self.prefix = ["env", f"CLOCK_OFFSET_FILE={self._file}", f"LD_PRELOAD={library}"]
 
@@ -67,9 +67,9 @@ def fail_once(conn):
     """The first message is given back, and comes again when its delay is over."""
     with conn.session(transacted=True) as session:
         inn = session.consumer(hms.Queue("orders"), prefetch=1)
-        first = inn.receive(timeout_s=20)
+        first = inn.receive(timeout_s=60)
         session.rollback()
-        wait_until(lambda: inn.receive(timeout_s=20).message_id == first.message_id)
+        wait_until(lambda: inn.receive(timeout_s=60).message_id == first.message_id)
         session.rollback()
 
 
@@ -118,7 +118,7 @@ def test_time_goes_on_after_a_boot_with_the_clock_behind(clock):
             session.producer(hms.Queue("brief"), ttl_s=0.2).send("gone soon")
             wait_until(lambda: expired(conn) == 1)
             session.producer(hms.Queue("brief")).send("later", delay_s=0.3)
-            assert session.consumer(hms.Queue("brief")).receive(timeout_s=30).body == "later"
+            assert session.consumer(hms.Queue("brief")).receive(timeout_s=60).body == "later"
 
 
 def test_a_node_with_a_new_disk_and_a_clock_behind_joins_its_cluster_again(clock):

@@ -42,14 +42,14 @@ def test_a_consumer_gets_what_was_sent_to_other_nodes(cluster):
     send(cluster.nodes[2], 100)
     with hms.connect(cluster.nodes[1].address) as conn, conn.session() as session:
         consumer = session.consumer(QUEUE)
-        got = [consumer.receive(timeout_s=30) for _ in range(200)]
+        got = [consumer.receive(timeout_s=60) for _ in range(200)]
 
     assert sorted(m.body for m in got) == sorted([b"%d" % i for i in range(100)] * 2)
     assert len({m.message_id for m in got}) == 200
     assert {m.message_id[:2] for m in got} == {"01", "03"}
 
 
-@pytest.mark.timeout(600 if IS_FULL else 120)
+@pytest.mark.timeout(600 if IS_FULL else 300)
 def test_nothing_is_lost_or_doubled_when_each_node_is_killed_in_turn(cluster, record_property):
     """C04, C05: kill -9 under load on each side of the moves."""
     load = Load()

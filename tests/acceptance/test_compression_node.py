@@ -9,7 +9,7 @@ from hms.wire.frames import Kind, SendHead, encode_send
 from hms.wire.packed_messages import KIND_COMPRESSED, ROW, pack_messages
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(9))
-WAIT_S = 10
+WAIT_S = 60
 TEXT = " ".join(f"line {n} of many that are alike" for n in range(500))
 
 

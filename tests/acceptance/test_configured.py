@@ -26,7 +26,7 @@ topic = "news"
 selector = "Region = 'EU'"
 """
 DELAY_S = 2
-WAIT_S = 20
+WAIT_S = 60
 
 
 def _send(conn, destination, bodies, **options):

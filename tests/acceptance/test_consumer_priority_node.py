@@ -8,7 +8,7 @@ import pytest
 import hms
 import hms.aio
 
-WAIT_S = 30
+WAIT_S = 60
 BODIES = ["a", "b", "c"]
 QUEUES = ("work", "heard", "aio", "none")
 CONFIG = {"hms": {"queue": {name: {} for name in QUEUES}, "topic": {"news": {}}}}

@@ -21,6 +21,8 @@ QUEUES = {"orders": {}, "ledger": {}}
 STOPS = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGINT) * (
     15 if os.environ.get("HMS_HA") == "full" else 1
 )
+LEASE_S = 3
+"""A loaded machine may not run a node for a second, which is no loss of its lease."""
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def on_database(url, **keys):
     return {"node": {"node1": {"database": url, **keys}}, "hms": {"queue": QUEUES}}
 
 
-@pytest.mark.timeout(60 + 30 * len(STOPS))
+@pytest.mark.timeout(300 + 60 * len(STOPS))
 def test_a_server_that_stops_and_starts_under_load_loses_and_doubles_nothing(
     server, record_property
 ):
@@ -72,7 +74,7 @@ def test_a_server_that_stays_away_stops_the_node_with_the_reason_and_loses_nothi
             server.stop()
             with pytest.raises(hms.HmsError):
                 out.send(b"never confirmed")
-        assert running.wait(30) == 1
+        assert running.wait(60) == 1
         assert "HMS-5022" in running.log
         server.start()
         running.boot(warm=True)
@@ -83,7 +85,7 @@ def test_a_server_that_stays_away_stops_the_node_with_the_reason_and_loses_nothi
 
 def test_a_node_paused_past_its_lease_refuses_to_go_on_once_another_has_the_store(server):
     """F-I3: the second node has everything that was confirmed, the first one adds nothing to it."""
-    books, config = Books(), on_database(server.url, database_lease_s=1)
+    books, config = Books(), on_database(server.url, database_lease_s=LEASE_S)
     with node(config=config) as paused:
         sending = Confirmed(paused.address, books)
         sender = threading.Thread(target=sending, daemon=True)
@@ -91,7 +93,7 @@ def test_a_node_paused_past_its_lease_refuses_to_go_on_once_another_has_the_stor
         wait_until(lambda: sending.count > 100, 60)
         with hms.connect(paused.address, reconnect=False) as before:
             inn = before.session(ack=hms.AckMode.CLIENT).consumer(ORDERS, prefetch=10)
-            held = inn.receive(timeout_s=20)
+            held = inn.receive(timeout_s=60)
             books.received(held.body.decode(), held.redelivered, held.delivery_count)
             with pytest.raises(hms.BootFailed, match="HMS-5001"), node(config=config):
                 pass
@@ -100,9 +102,9 @@ def test_a_node_paused_past_its_lease_refuses_to_go_on_once_another_has_the_stor
                 _drain(other.address, books)
                 rows = _rows(server)
                 paused.resume()
-                assert paused.wait(30) == 1
+                assert paused.wait(60) == 1
                 assert "HMS-5020" in paused.log
-                sender.join(30)
+                sender.join(60)
                 with pytest.raises(hms.HmsError):
                     held.ack()
                 assert _rows(server) == rows

@@ -122,7 +122,7 @@ def _take(conn, count):
         inn = session.consumer(hms.Queue("orders"), prefetch=1)
         taken = []
         for _ in range(count):
-            message = inn.receive(timeout_s=20)
+            message = inn.receive(timeout_s=60)
             message.ack()
             taken.append(message.message_id)
         return taken
@@ -164,7 +164,7 @@ class Crowd:
 
     def finish(self):
         for one in self._working:
-            one.result(timeout=100)
+            one.result(timeout=250)
         self._pool.shutdown()
 
 
@@ -199,7 +199,7 @@ def _take_in_a_transaction(conn, count):
     """Receive and commit."""
     with conn.session(transacted=True) as session:
         inn = session.consumer(hms.Queue("orders"), prefetch=1)
-        taken = [inn.receive(timeout_s=20).message_id for _ in range(count)]
+        taken = [inn.receive(timeout_s=60).message_id for _ in range(count)]
         session.commit()
         return taken
 
@@ -213,7 +213,7 @@ def test_a_read_only_disk_refuses_to_boot_with_the_reason_and_keeps_everything(t
                 sent = conn.session().producer(hms.Queue("orders")).send(BODY).message_id
             running.stop()
             mount = [*inside, "mount", "-o", "remount,ro", str(tmp_path / "disk")]
-            subprocess.run(mount, check=True, timeout=20)
+            subprocess.run(mount, check=True, timeout=250)
             with pytest.raises(hms.BootFailed, match=r"[Rr]ead-only"):
                 running.boot(warm=True)
             subprocess.run([w.replace("remount,ro", "remount,rw") for w in mount], check=True)
@@ -231,7 +231,7 @@ def test_a_moved_directory_stops_the_node_and_nothing_confirmed_is_missing(tmp_p
             store.rename(tmp_path / "elsewhere")
             with pytest.raises(hms.HmsError):
                 out.send(BODY)
-        assert running.wait(30) == 1
+        assert running.wait(60) == 1
         assert "HMS-5004" in running.log
         (tmp_path / "elsewhere").rename(store)
         running.boot(warm=True)
@@ -248,7 +248,7 @@ def test_a_removed_directory_stops_the_node_with_the_reason(tmp_path):
             shutil.rmtree(store)
             with pytest.raises(hms.HmsError):
                 out.send(BODY)
-        assert running.wait(30) == 1
+        assert running.wait(60) == 1
         assert "HMS-5004" in running.log
 
 

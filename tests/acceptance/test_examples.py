@@ -29,7 +29,7 @@ def test_the_order_desk_takes_orders_and_ships_them(project_root, name):
             [sys.executable, example],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=250,
             check=False,
             env=environment,
         )
@@ -60,7 +60,7 @@ def test_the_bank_moves_money_between_two_databases(project_root):
                 [sys.executable, example],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=250,
                 check=False,
                 env=os.environ | {"HMS_ADDRESS": started.address},
             )

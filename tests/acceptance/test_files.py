@@ -20,7 +20,7 @@ CONFIG = (
     + "".join(f"[hms.queue.q{n}]\n" for n in range(20))
     + "[hms.topic.news]\n"
 )
-WAIT_S = 20
+WAIT_S = 60
 SIZE = 3_000_001
 
 

@@ -236,7 +236,7 @@ def taken_from_behind(running, stack):
     consumer = session.consumer("orders", selector="mine")
     for _ in range(900 // SIZE):
         producer.send(MEDIUM, {"mine": True}, persistent=False)
-        consumer.receive(timeout_s=30).ack()
+        consumer.receive(timeout_s=60).ack()
 
 
 def long_topics(running, stack):
@@ -418,7 +418,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.timeout(600 if IS_FULL else 120)
+@pytest.mark.timeout(600 if IS_FULL else 300)
 @pytest.mark.parametrize("way", WAYS if IS_FULL else ALWAYS, ids=lambda way: way.__name__)
 def test_a_node_holds_no_more_than_it_may(way, tmp_path, record_property):
     """2.9 GiB on a lane, 1.5 in a frame without end, 1.7 for a peer that does not read."""

@@ -51,7 +51,7 @@ address, milliseconds = sys.argv[1], int(sys.argv[2])
 done = []
 with hms.connect(address) as conn, conn.session(ack=hms.AckMode.CLIENT) as session:
     consumer = session.consumer(hms.Queue("slow"))
-    message = consumer.receive(timeout_s=30)
+    message = consumer.receive(timeout_s=60)
     ctypes.PyDLL(None).poll(None, 0, milliseconds)
     message.ack()
     print(message.redelivered, consumer.receive(timeout_s=0.1), conn.is_connected)

@@ -7,10 +7,10 @@ import pytest
 import hms
 import hms.aio
 
-WAIT_S = 30
+WAIT_S = 60
 WHY = "transaction_idle_s"
 CONFIG = {
-    "node": {"n": {"transaction_idle_s": 0.5}},
+    "node": {"n": {"transaction_idle_s": 1.5}},
     "hms": {"queue": {"work": {}, "aio": {}, "done": {}}},
 }
 

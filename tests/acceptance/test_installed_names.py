@@ -29,7 +29,7 @@ def test_queue(hms_connection):
     assert {boot.OWNER, services.OWNER, workers.OWNER} == {"the project"}
     with hms_connection.session() as session:
         session.producer(hms.Queue("orders")).send("a coffee")
-        assert session.consumer(hms.Queue("orders")).receive(timeout_s=20).body == "a coffee"
+        assert session.consumer(hms.Queue("orders")).receive(timeout_s=60).body == "a coffee"
 
 def test_service():
     with hms.testing.node(serve=["services.shop"], python_path=["."]) as node:
@@ -67,7 +67,7 @@ def installed(tmp_path_factory, project_root):
         [*words, str(target), str(source)],
         check=True,
         capture_output=True,
-        timeout=110,
+        timeout=250,
         env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
     return target
@@ -76,7 +76,7 @@ def installed(tmp_path_factory, project_root):
 def _run(project: Path, words: list[str], path: list[Path]) -> str:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
     done = subprocess.run(
-        words, cwd=project, env=env, capture_output=True, text=True, timeout=100, check=False
+        words, cwd=project, env=env, capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

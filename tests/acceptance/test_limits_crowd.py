@@ -128,7 +128,7 @@ def test_the_least_important_are_removed_first(node):
 
 def test_who_waits_too_long_is_told_why_and_the_others_of_the_connection_go_on(node):
     """A full queue must not hold up what its senders do elsewhere (P10)."""
-    with hms.connect(node.address, request_timeout_s=3) as conn, conn.session() as session:
+    with hms.connect(node.address, request_timeout_s=6) as conn, conn.session() as session:
         full = session.producer(hms.Queue("FLOW_CONTROL"))
         full.send_many([b"x"] * LIMIT)
         blocked = [full.send_async(b"y") for _ in range(500)]

@@ -19,7 +19,7 @@ redelivery_limit = 1
 [hms.topic.news]
 """
 )
-WAIT_S = 10
+WAIT_S = 60
 _names = itertools.count()
 
 

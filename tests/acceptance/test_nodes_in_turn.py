@@ -220,7 +220,7 @@ def left_in(one):
         return Counter(message.body for message in drained(conn, session.consumer("work")))
 
 
-@pytest.mark.timeout(120 + 30 * KILLS)
+@pytest.mark.timeout(300 + 30 * KILLS)
 def test_nothing_is_doubled_lost_or_denied_when_nodes_die_in_turn(record_property):
     """169 sends were stored twice in three hops, and 42 commits denied, 10 of them wrongly."""
     books = Books()

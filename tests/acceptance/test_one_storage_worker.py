@@ -30,9 +30,9 @@ def test_one_storage_worker_syncs_and_cleans(tmp_path):
             producer, consumer = session.producer("orders"), session.consumer("orders")
             for _ in range(240):
                 producer.send_many([BODY] * 10)
-                assert len(consumer.receive_many(10, timeout_s=20)) == 10
+                assert len(consumer.receive_many(10, timeout_s=60)) == 10
             wait_until(lambda: conn.administer("status")["log_bytes"] <= 32 << 20)
         running.kill()
         running.boot(warm=True)
         with hms.connect(running.address) as conn, conn.session() as session:
-            assert len(session.consumer("kept").receive_many(20, timeout_s=20)) == 20
+            assert len(session.consumer("kept").receive_many(20, timeout_s=60)) == 20

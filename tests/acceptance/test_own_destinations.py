@@ -10,7 +10,7 @@ import hms
 from hms.boot.cli import main
 from tests.support.waiting import wait_until
 
-WAIT_S = 20
+WAIT_S = 60
 CONFIG = {
     "node": {"node1": {"auto_destinations": True}},
     "hms": {
@@ -103,7 +103,7 @@ def test_a_number_below_zero_can_be_said_of_a_queue_that_a_client_creates(sessio
     with session.connection.session(transacted=True) as work:
         consumer = work.consumer(poison)
         for _ in range(6):
-            message = consumer.receive(timeout_s=10)
+            message = consumer.receive(timeout_s=60)
             counts.append(message.delivery_count)
             work.rollback()
 
@@ -191,7 +191,7 @@ def test_an_operator_does_the_same_to_topics(session, hms_command):
 def test_a_send_to_a_paused_queue_fails_after_the_request_timeout(node, hms_command):
     """F-C14: and says what to do."""
     hms_command("queue", "pause", "orders")
-    with hms.connect(node.address, request_timeout_s=3) as conn, conn.session() as session:
+    with hms.connect(node.address, request_timeout_s=5) as conn, conn.session() as session:
         with pytest.raises(hms.InvalidDestinationState, match="hms queue resume orders"):
             session.producer(hms.Queue("orders")).send("x")
         hms_command("queue", "resume", "orders")

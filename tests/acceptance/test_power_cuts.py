@@ -16,6 +16,7 @@ import hms
 from hms.testing import node
 from tests.crash.legal import Legal
 from tests.crash.recording import Noted, RecordingDisk, Synced
+from tests.support.waiting import drained
 
 CUTS = int(os.environ.get("HMS_POWER_CUTS", "3"))
 SEED = int(os.environ.get("HMS_POWER_SEED", "1"))
@@ -46,7 +47,7 @@ def _work(address, trace):
             trace.note("sent", number)
             if number % 4 == 3:
                 for _ in range(3):
-                    message = consumer.receive(timeout_s=20)
+                    message = consumer.receive(timeout_s=60)
                     trace.note("acking", int(message.body[:6]))
                     message.ack()
                     trace.note("acked", int(message.body[:6]))
@@ -74,7 +75,7 @@ def _left(folder):
         conn.session() as session,
     ):
         consumer = session.consumer("orders")
-        while (message := consumer.receive(timeout_s=0)) is not None:
+        for message in drained(conn, consumer):
             assert len(message.body) == 6 + BODY
             found.append(int(message.body[:6]))
     return found
@@ -107,7 +108,7 @@ def _known(steps):
     return known
 
 
-@pytest.mark.timeout(120 + 10 * CUTS)
+@pytest.mark.timeout(300 + 10 * CUTS)
 def test_nothing_confirmed_is_lost_whatever_a_power_cut_leaves(steps, tmp_path, record_property):
     """P1 for the whole node: what it told its clients is on the disk, whatever else is."""
     store, trace = steps

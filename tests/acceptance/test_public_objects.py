@@ -12,7 +12,7 @@ from hms.client.public_names import PUBLIC
 CONFIG = "[node.NODE1]\nopen_topics = true\n[hms.queue.orders]\n[hms.topic.news]\n"
 CONNECT = {"client_id": "billing"}
 ORDERS, NEWS = hms.Queue("orders"), hms.Topic("news")
-WAIT_S = 30
+WAIT_S = 60
 INTERNALS = """acknowledging_all acknowledging committing closing run link lock flush begin stop
     join mark_sent encode received received_many readable writable reserved delivered_id uploaded
     prepared sending added adding submit_packs settle set_listener take_for_listener handling

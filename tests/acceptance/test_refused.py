@@ -8,7 +8,7 @@ from hms.testing import node
 CONNECT = {"reconnect": False}
 
 CONFIG = "[hms.queue.orders]\n[hms.topic.news]\n"
-WAIT_S = 10
+WAIT_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_what_the_release_before_does_not_have_is_refused_by_name(before):
         assert (done.exit_code, "HMS-1010" in done.output) == (1, True)
 
 
-@pytest.mark.timeout(180 + 120 * ROUNDS)
+@pytest.mark.timeout(300 + 120 * ROUNDS)
 def test_three_nodes_leave_the_release_before_one_by_one_under_load(before, tmp_path):
     """With links between the two all the while, there and back, and the books are balanced."""
     load = Load()

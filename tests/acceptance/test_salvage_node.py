@@ -29,7 +29,7 @@ def hms_store(*words):
     command = [sys.executable, "-c", code, "store", *map(str, words)]
     root = Path(__file__).resolve().parent.parent.parent
     done = subprocess.run(
-        command, check=False, cwd=root, capture_output=True, text=True, timeout=60
+        command, check=False, cwd=root, capture_output=True, text=True, timeout=250
     )
     return done.returncode, done.stdout + done.stderr
 

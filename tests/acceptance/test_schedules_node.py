@@ -12,7 +12,7 @@ from hms.boot.cli import main
 from hms.testing import node
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(9)) + "[hms.topic.news]\n"
-WAIT_S = 20
+WAIT_S = 60
 NAMES = ("$ScheduleName", "$ScheduleCount")
 
 

@@ -50,7 +50,7 @@ def write_shop(folder, number, takes="", text=None):
 def hms_command(started, *words):
     """The hms command against a running node."""
     command = [sys.executable, "-m", "hms.boot", *words, "--connect", started.address]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
 def servers_of(conn):
@@ -182,7 +182,7 @@ def test_two_servers_that_take_different_things_are_told_so(shop, tmp_path):
     command = [sys.executable, "-m", "hms.boot", "serve", "shop", "--path", str(tmp_path / "other")]
     command += ["--connect", started.address]
 
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
     assert refused.returncode == 1
     assert "HMS-6012" in refused.stderr

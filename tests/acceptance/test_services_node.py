@@ -111,7 +111,7 @@ waiting = []
 
 @service("MEET_THREADS")
 def meet(request):
-    together.wait(30)
+    together.wait(60)
     return threading.current_thread().name
 
 

@@ -18,7 +18,7 @@ NAMES = ("$DeadReason", "$DeadText", "$DeadCount")
 
 def _work(connection, taken, error):
     with connection.session(transacted=True) as session:
-        message = session.consumer("orders").receive(timeout_s=20)
+        message = session.consumer("orders").receive(timeout_s=60)
         session.send("orders", "never")
         taken.append((message.body, message.redelivered, message.delivery_count))
         raise error
@@ -26,7 +26,7 @@ def _work(connection, taken, error):
 
 async def _work_async(connection):
     async with connection.session(transacted=True) as session:
-        await session.consumer("letters").receive(timeout_s=20)
+        await session.consumer("letters").receive(timeout_s=60)
         raise FAILED
 
 
@@ -42,7 +42,7 @@ def test_an_exception_counts_and_the_end_of_the_program_does_not(conn):
 
     assert taken == [("bad", n > 1, n) for n in range(1, 6)]
     with conn.session() as session:
-        letter = session.consumer("HMS.DLQ").receive(timeout_s=20)
+        letter = session.consumer("HMS.DLQ").receive(timeout_s=60)
         assert (letter.body, letter.properties["$DeadCount"]) == ("bad", 3)
         assert session.consumer("orders").receive_nowait() is None
 
@@ -58,7 +58,7 @@ def test_the_same_holds_for_asyncio(running):
                 with pytest.raises(FAILED):
                     await _work_async(connection)
             async with connection.session() as session:
-                letter = await session.consumer("HMS.DLQ").receive(timeout_s=20)
+                letter = await session.consumer("HMS.DLQ").receive(timeout_s=60)
                 return letter.body
 
     assert asyncio.run(work()) == "bad"
@@ -68,7 +68,7 @@ def _reject(connection, count):
     with connection.session(transacted=True) as session:
         consumer = session.consumer("orders")
         for _ in range(count):
-            assert consumer.receive(timeout_s=20) is not None
+            assert consumer.receive(timeout_s=60) is not None
         raise hms.Reject("too heavy")
 
 
@@ -82,20 +82,20 @@ def test_a_block_or_a_rollback_that_says_why_leaves_that_in_the_letter(conn):
         _reject(conn, 1)
     with conn.session(transacted=True) as session:
         consumer = session.consumer("orders")
-        assert consumer.receive(timeout_s=20).body == "rollback"
+        assert consumer.receive(timeout_s=60).body == "rollback"
         session.rollback(hms.Reject("not ours", "DECODE_ERROR"))
-        assert consumer.receive(timeout_s=20).body == "after a commit"
-        session.send("orders", consumer.receive(timeout_s=20).body)
+        assert consumer.receive(timeout_s=60).body == "after a commit"
+        session.send("orders", consumer.receive(timeout_s=60).body)
         session.commit()
-        assert consumer.receive(timeout_s=20).body == "fails"
+        assert consumer.receive(timeout_s=60).body == "fails"
         for _ in range(2):
             session.rollback(KeyError("tea"))
-            assert consumer.receive(timeout_s=20).body == "fails"
+            assert consumer.receive(timeout_s=60).body == "fails"
         session.rollback(KeyError("tea"))
 
     with conn.session() as session:
         dead = session.consumer("HMS.DLQ")
-        letters = [dead.receive(timeout_s=20) for _ in range(3)]
+        letters = [dead.receive(timeout_s=60) for _ in range(3)]
         said = [(one.body, *map(one.property, NAMES)) for one in letters]
     assert said == [
         ("reject", "REJECTED", "too heavy", 1),
@@ -114,7 +114,7 @@ def test_of_several_messages_a_block_rejects_none(conn):
 
     with conn.session() as session:
         consumer = session.consumer("orders")
-        again = [consumer.receive(timeout_s=20) for _ in range(2)]
+        again = [consumer.receive(timeout_s=60) for _ in range(2)]
     assert [(one.body, one.delivery_count) for one in again] == [("first", 2), ("second", 2)]
 
 

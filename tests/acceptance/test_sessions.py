@@ -22,7 +22,7 @@ max_messages = 3
 """
 )
 WAIT_S = 60
-TTL_S = 1
+TTL_S = 2
 """Long enough to be dispatched in."""
 _names = itertools.count()
 

@@ -140,7 +140,7 @@ def test_what_services_have_when_their_listening_client_is_killed_comes_again(
             found = _shown(conn, name)
             left = 0 if mode == "NONE" else 1
             assert (found["waiting"], found["dead_lettered"], mode) == (left, 0, mode)
-            message = session.consumer(hms.Queue(name)).receive(0)
+            message = session.consumer(hms.Queue(name)).receive(WAIT_S if left else 0)
             assert (message is not None) == bool(left)
             assert message is None or message.delivery_count == LIMIT + 2
 

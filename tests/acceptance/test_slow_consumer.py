@@ -26,7 +26,7 @@ NODE_GROWTH_MAX = 48 * MIB
 the sockets, batches on their way, and what an allocator keeps for itself."""
 CLIENT_GROWTH_MAX = 16 * MIB
 """100 messages are 1.4 MiB; the rest is the library's first use."""
-WAIT_S = 30
+WAIT_S = 60
 
 STOPPED = """
 import sys, hms

@@ -9,7 +9,7 @@ import pytest
 import hms
 
 CONFIG = {"hms": {"topic": {"Sports": {}}, "queue": {"orders": {}}}}
-WAIT_S = 10
+WAIT_S = 60
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def command(node):
     def run(*words, is_refused=False):
         """The data that a command prints."""
         line = [sys.executable, "-m", "hms.boot", *words, "--connect", node.address, "--json"]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=250, check=False)
         assert done.returncode == int(is_refused), done.stderr
         return done.stderr if is_refused else json.loads(done.stdout or "null")
 

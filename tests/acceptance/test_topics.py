@@ -20,7 +20,7 @@ CONFIG = {
         },
     }
 }
-WAIT_S = 10
+WAIT_S = 60
 
 
 @pytest.fixture

@@ -140,9 +140,9 @@ def test_a_received_message_comes_again_when_the_transaction_is_rolled_back(conn
     with conn.session(xa=True) as session:
         consumer = session.consumer(MARKS, selector="which = 'again'")
         with pytest.raises(ZeroDivisionError):
-            fail(conn, lambda: consumer.receive(timeout_s=10).body)
+            fail(conn, lambda: consumer.receive(timeout_s=60).body)
         with conn.transaction():
-            assert consumer.receive(timeout_s=10).body == b"again"
+            assert consumer.receive(timeout_s=60).body == b"again"
 
     assert "again" not in told(conn)
 
@@ -210,7 +210,7 @@ def test_a_task_has_transactions_of_its_own(server, running):
     """asyncio: what may wait runs beside the loop, and siblings do not share a transaction."""
 
     async def work(conn, name):
-        async with conn.transaction(timeout_s=30) as transaction:
+        async with conn.transaction(timeout_s=60) as transaction:
             maria = await transaction.rm("maria")
 
             def insert():

@@ -37,7 +37,7 @@ def receipts(conn):
 
 def test_what_called_services_did_commits_with_the_caller(both, conn):
     """The services answer before the caller has decided, so nothing of theirs is final yet."""
-    with conn.transaction(timeout_s=30):
+    with conn.transaction(timeout_s=60):
         conn.call("DEBIT", order("s-commit"))
         conn.call("CREDIT", order("s-commit"))
         assert not any("s-commit" in entries for entries in both.entries())
@@ -52,7 +52,7 @@ def test_what_called_services_did_rolls_back_with_the_caller(both, conn):
     """A caller who fails afterwards takes all of it back."""
 
     def fail():
-        with conn.transaction(timeout_s=30):
+        with conn.transaction(timeout_s=60):
             conn.call("DEBIT", order("s-back"))
             conn.call("CREDIT", order("s-back"))
             raise ZeroDivisionError
@@ -61,14 +61,14 @@ def test_what_called_services_did_rolls_back_with_the_caller(both, conn):
         fail()
     assert not any("s-back" in entries for entries in both.entries())
     assert "s-back" not in receipts(conn)
-    wait_until(both.is_settled, 30)
+    wait_until(both.is_settled, 60)
 
 
 def test_a_service_that_fails_lets_the_transaction_only_roll_back(both, conn):
     """TPFAIL is a veto, even when the caller goes on as if nothing had happened."""
 
     def go_on():
-        with conn.transaction(timeout_s=30):
+        with conn.transaction(timeout_s=60):
             conn.call("CREDIT", order("s-spoil"))
             with pytest.raises(hms.ServiceFailedReply):
                 conn.call("SPOIL", order("s-spoil"))
@@ -82,7 +82,7 @@ def test_a_server_that_dies_in_a_transaction_rolls_it_back(both, conn):
     """What it had done is undone by its database, the others' part by the caller."""
 
     def die():
-        with conn.transaction(timeout_s=30):
+        with conn.transaction(timeout_s=60):
             conn.call("CREDIT", order("s-die"))
             with pytest.raises(hms.ServerLost):
                 conn.call("DIE", order("s-die"))
@@ -90,13 +90,13 @@ def test_a_server_that_dies_in_a_transaction_rolls_it_back(both, conn):
     with pytest.raises(TransactionRolledBack):
         die()
     assert not any("s-die" in entries for entries in both.entries())
-    wait_until(both.is_settled, 30)
+    wait_until(both.is_settled, 60)
     assert both.total() == 2 * ACCOUNTS * BALANCE
 
 
 def test_a_service_begins_a_transaction_when_it_needs_one(both, conn):
     """transaction="required" outside one; and the services that it calls are part of it."""
-    wait_until(lambda: _offers(conn, "BOTH"), 30)
+    wait_until(lambda: _offers(conn, "BOTH"), 60)
     conn.call("BOTH", order("s-own"))
 
     assert all("s-own" in entries for entries in both.entries())
@@ -120,7 +120,7 @@ def test_a_mandatory_service_is_refused_outside_a_transaction(both, conn):
 
 def test_a_forwarded_call_takes_its_branches_along(both, conn):
     """The caller must hear of what the first service left, too."""
-    with conn.transaction(timeout_s=30):
+    with conn.transaction(timeout_s=60):
         conn.call("ONWARD", order("s-onward"))
 
     assert all("s-onward" in entries for entries in both.entries())
@@ -135,7 +135,7 @@ def test_a_call_without_a_reply_is_refused_inside_a_transaction(conn):
 
 def test_commit_waits_for_outstanding_calls(both, conn):
     """TX_PROTOCOL_ERROR, and nothing is changed: the transaction can still be committed."""
-    with conn.transaction(timeout_s=30) as running:
+    with conn.transaction(timeout_s=60) as running:
         future = conn.call_async("DEBIT", order("s-async"))
         try:
             running.commit()
@@ -143,7 +143,7 @@ def test_commit_waits_for_outstanding_calls(both, conn):
             pass
         else:
             assert future.done()
-        future.result(30)
+        future.result(60)
         if not running.is_ended:
             conn.call("CREDIT", order("s-async"))
 
@@ -161,11 +161,11 @@ def test_a_listeners_message_and_its_databases_have_one_outcome(both, conn):
     wait_until(lambda: _entered(both, "s-listen") == 5, 60)
     wait_until(lambda: _count(conn, "HMS.DLQ") == 1, 60)
     assert _entered(both, "s-thirteen") == 0
-    wait_until(lambda: sum(name.startswith("s-listen") for name in receipts(conn)) == 5, 30)
+    wait_until(lambda: sum(name.startswith("s-listen") for name in receipts(conn)) == 5, 60)
     assert "s-thirteen" not in receipts(conn)
     assert _count(conn, TRANSFERS) == 0
     assert both.total() == 2 * ACCOUNTS * BALANCE
-    wait_until(both.is_settled, 30)
+    wait_until(both.is_settled, 60)
 
 
 def _entered(both, prefix):

@@ -28,7 +28,7 @@ def running(both):
 
 def test_a_block_commits_in_both_databases(both, conn):
     """The reason why one has a transaction manager."""
-    with conn.transaction(timeout_s=30):
+    with conn.transaction(timeout_s=60):
         move(hms.rm, "t-commit", 1, 2, 5)
 
     assert all("t-commit" in entries for entries in both.entries())
@@ -146,7 +146,7 @@ def test_chained_transactions_follow_one_another(both, running, monkeypatch):
         tx.tx_set_commit_return(tx.TX_COMMIT_COMPLETED)
         tpmon.tpend()
 
-    wait_until(lambda: all("t-chain2" in entries for entries in both.entries()), 30)
+    wait_until(lambda: all("t-chain2" in entries for entries in both.entries()), 60)
 
 
 def test_an_orphan_of_this_node_is_rolled_back_and_one_of_others_is_not(both, conn):
@@ -159,7 +159,7 @@ def test_an_orphan_of_this_node_is_rolled_back_and_one_of_others_is_not(both, co
         rm.connection(xid).execute("INSERT INTO entry VALUES (%s, 0)", (f"t-orphan{number}",))
         rm.xa_end(xid)
         assert rm.xa_prepare(xid) == 0, rm.reason
-    wait_until(lambda: both.in_doubt() == 2, 30)
+    wait_until(lambda: both.in_doubt() == 2, 60)
     for xid in others:
         assert rm.xa_rollback(xid) == 0
     rm.close_idle()
@@ -172,9 +172,9 @@ def test_recovery_goes_on_when_a_database_was_down(both, conn, running):
         kill = moving._coordinator
         kill._on_step = lambda step: step == "after decision" and both.postgres.stop(signal.SIGKILL)
     with hms.connect(running.address) as other:
-        wait_until(lambda: _waits(other), 30)
+        wait_until(lambda: _waits(other), 60)
     both.postgres.start()
-    wait_until(both.is_settled, 30)
+    wait_until(both.is_settled, 60)
     assert all("t-down" in entries for entries in both.entries())
     assert both.total() == 2 * ACCOUNTS * BALANCE
 

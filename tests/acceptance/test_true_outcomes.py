@@ -50,7 +50,7 @@ def _many_with_a_wrong_one(producer):
 
 def _async(producer):
     for future in [producer.send_async(BODY) for _ in range(30)]:
-        future.result(30)
+        future.result(60)
 
 
 @pytest.mark.parametrize("way", [_one_by_one, _many, _many_with_a_wrong_one, _async])
@@ -158,7 +158,7 @@ def test_a_callback_may_commit(conn):
     producer = session.producer("orders")
     done = producer.send_async(b"x")
     done.add_done_callback(lambda _: session.commit())
-    done.result(30)
+    done.result(60)
     session.close()
     assert _waiting(conn) == 1
 
@@ -218,7 +218,7 @@ def test_a_forked_child_is_told_that_the_connection_is_not_its_own(running, conn
     """It shared the parent's identity, and its sends were taken for repeats."""
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        [sys.executable, "-c", FORKS, running.address], check=False, timeout=100, env=env
+        [sys.executable, "-c", FORKS, running.address], check=False, timeout=250, env=env
     )
     assert done.returncode == 0
     assert _waiting(conn) == 3

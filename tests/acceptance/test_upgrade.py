@@ -35,7 +35,7 @@ def send(one, *bodies):
 def take(one):
     """One message, for good."""
     with hms.connect(one.address) as conn, conn.session() as session:
-        return session.consumer(ORDERS, prefetch=1).receive(timeout_s=30).body
+        return session.consumer(ORDERS, prefetch=1).receive(timeout_s=60).body
 
 
 def formats(one):
@@ -92,7 +92,7 @@ def test_the_release_before_has_its_store_back_until_an_operator_finalizes(tmp_p
         assert found["segments"].keys() == {"2", "3"}
 
 
-@pytest.mark.timeout(120 + 60 * ROUNDS)
+@pytest.mark.timeout(300 + 60 * ROUNDS)
 def test_nodes_are_upgraded_one_after_the_other_under_load(tmp_path):
     """No moment of an upgrade may lose or double a message, nor its way back.
 

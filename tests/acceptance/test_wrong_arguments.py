@@ -12,7 +12,7 @@ import hms
 
 CONFIG = '[hms.queue.orders]\n[hms.topic.news]\n[hms.topic.joined]\ntopic_string = "news"\n'
 ORDERS, NEWS = hms.Queue("orders"), hms.Topic("news")
-WAIT_S = 30
+WAIT_S = 60
 
 SURROGATE, LONG = "\ud800", "x" * 20_000
 NOT_TEXTS = (5, -1, 2**70, float("nan"), b"", object(), ["x"])

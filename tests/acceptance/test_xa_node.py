@@ -27,7 +27,7 @@ from hms.wire.xid import Xid
 from tpmon.xa.resource import scan
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(30))
-WAIT_S = 20
+WAIT_S = 60
 IN_DOUBT = sized("HMS_IN_DOUBT", 1000)
 """More than a page of a scan."""
 _numbers = count()
@@ -161,7 +161,7 @@ def test_an_idle_branch_is_rolled_back_in_time(conn, names, xid):
     """What it has received must not be locked for ever."""
     _send(conn, names[0], "a")
     session = conn.session(xa=True)
-    session.resource.timeout_s = 0.2
+    session.resource.timeout_s = 1.0
     resource = _moved(session, *names, xid)
     with conn.session() as other, other.consumer(names[0]) as consumer:
         assert consumer.receive(timeout_s=WAIT_S).body == "a"

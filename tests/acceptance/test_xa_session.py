@@ -15,7 +15,7 @@ from hms.wire.xa_constants import (
 from hms.wire.xid import Xid
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(30))
-WAIT_S = 20
+WAIT_S = 60
 _numbers = count()
 
 

@@ -24,7 +24,7 @@ from hms.wire.frames import DELIVER_HEAD, Action, Kind
 from hms.wire.structures import Limits
 
 LIMITS = Limits(1 << 20, 1 << 22, 16, 1000, 10.0)
-WAIT_S = 20
+WAIT_S = 60
 
 
 class FakeNode(Answers):

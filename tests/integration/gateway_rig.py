@@ -13,7 +13,7 @@ from hms.wire.frames import Kind, decode_envelope, frame
 from hms.wire.structures import decode_error
 from tests.support.waiting import wait_until
 
-WAIT_S = 10
+WAIT_S = 60
 FRAME_BYTES_MAX = 1 << 20
 
 

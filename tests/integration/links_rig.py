@@ -10,7 +10,7 @@ from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.links import Links
 from hms.testing.ports import free_port
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 FIRST = Incarnation(100, 1)
 FRAME_BYTES_MAX = 1 << 16
 

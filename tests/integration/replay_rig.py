@@ -60,7 +60,7 @@ class Rig:
                     producer.send_async(body, priority=i % 10)
             consumer = own.consumer(hms.Queue("orders"))
             for _ in range(COUNT):
-                assert consumer.receive(timeout_s=20) is not None
+                assert consumer.receive(timeout_s=60) is not None
             for i in range(30):
                 for name in FLIGHTS:
                     own.producer(hms.Queue(name)).send(f"{name} {i}", {"n": i})
@@ -80,7 +80,7 @@ class Rig:
     def receive(self, name):
         """The next message of a queue."""
         with hms.connect(self.node.address) as connection, connection.session() as own:
-            message = own.consumer(hms.Queue(name)).receive(timeout_s=20)
+            message = own.consumer(hms.Queue(name)).receive(timeout_s=60)
             assert message is not None
             message.properties  # noqa: B018 - decoded while it is there
             return message
@@ -95,7 +95,7 @@ class Rig:
         count = self.waiting(name)
         with hms.connect(self.node.address) as connection, connection.session() as own:
             consumer = own.consumer(hms.Queue(name))
-            return [consumer.receive(timeout_s=20) for _ in range(count)]
+            return [consumer.receive(timeout_s=60) for _ in range(count)]
 
     def copy_of_the_store(self, folder):
         """The store as it is now."""

@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 LEASE_S = 60
 """None ends by itself while a test goes on; calls of a server are waited for a third of it."""
 BRIEF_S = 1
-WAIT_S = 30
+WAIT_S = 60
 FIRST = Configuration(
     version=1,
     log="ab" * 16,

@@ -75,7 +75,7 @@ def test_connections_that_break_at_random_lose_and_double_nothing(tables):
             number += 10
     finally:
         done.set()
-        thread.join(20)
+        thread.join(60)
     found.close()
 
     assert tables.numbers() == list(range(number))
@@ -96,7 +96,7 @@ def test_a_server_that_comes_back_in_time_is_waited_for(own_postgres, tmp_path):
 
     own_postgres.start()
 
-    committing.join(30)
+    committing.join(60)
     assert found.durable_lsn == found.last_lsn
     assert found.backlog_bytes == 0
     assert found.describe()["database_outage"] is None
@@ -160,7 +160,7 @@ def test_a_commit_that_waits_for_the_server_ends_when_the_store_is_closed(own_po
 
     found.close()
 
-    committing.join(30)
+    committing.join(60)
     assert said
 
 

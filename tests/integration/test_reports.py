@@ -38,19 +38,19 @@ def _live(connection, own):
     orders.send_many([hms.Message(b"x", {"n": i}) for i in range(100)])
     own.producer(hms.Queue("stale"), ttl_s=0.001).send_many([hms.Message(b"late")] * 3)
     own.producer(hms.Queue("stale")).send(b"in time")
-    assert own.consumer(hms.Queue("stale")).receive(timeout_s=20).body == b"in time"
+    assert own.consumer(hms.Queue("stale")).receive(timeout_s=60).body == b"in time"
     own.producer(hms.Topic("news")).send_many([hms.Message(b"n")] * 10)
     own.producer(hms.Queue("poison")).send(b"p")
     consumer = own.consumer(hms.Queue("orders"), prefetch=1)
     for _ in range(60):
-        assert consumer.receive(timeout_s=20) is not None
+        assert consumer.receive(timeout_s=60) is not None
     consumer.close()
     with connection.session(transacted=True) as failing:
-        assert failing.consumer(hms.Queue("poison")).receive(timeout_s=20) is not None
+        assert failing.consumer(hms.Queue("poison")).receive(timeout_s=60) is not None
         failing.rollback()
     routed = own.consumer(hms.Queue("routed"))
     for _ in range(4):
-        assert routed.receive(timeout_s=20) is not None
+        assert routed.receive(timeout_s=60) is not None
     own.close()
     connection.administer("queue.purge", {"name": "orders"})
 
@@ -248,7 +248,7 @@ def test_the_audits_of_two_nodes_add_up_when_messages_moved(spark):
             with hms.connect(source.address) as far, far.session() as other:
                 other.producer(hms.Queue("orders")).send_many([hms.Message(b"x")] * 50)
             for _ in range(30):
-                assert consumer.receive(timeout_s=30) is not None
+                assert consumer.receive(timeout_s=60) is not None
         made = [report(spark, n.store, "audit", address=n.address) for n in first.nodes]
     one, two = (rows_of(each)["queue:orders"] for each in made)
 

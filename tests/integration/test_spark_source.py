@@ -131,7 +131,7 @@ def test_the_tail_is_read_while_the_node_is_writing(spark, tmp_path):
         seen = [tuple(frame.collect()[0]) for frame in counts]
     finally:
         stopping.set()
-        writer.join(timeout=60)
+        writer.join(timeout=250)
         journal.close()
     total = read(spark, tmp_path / "live").count()
 

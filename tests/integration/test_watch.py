@@ -26,7 +26,7 @@ def taken(running):
     with hms.connect(running.address) as connection, connection.session() as own:
         waiting = connection.administer("queue.show", {"name": "alerts"})["waiting"]
         consumer = own.consumer(hms.Queue("alerts"))
-        return [json.loads(consumer.receive(timeout_s=20).body) for _ in range(waiting)]
+        return [json.loads(consumer.receive(timeout_s=60).body) for _ in range(waiting)]
 
 
 def test_a_watch_goes_on_where_it_was_and_raises_each_alert_once(spark, running, tmp_path):

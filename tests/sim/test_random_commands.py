@@ -26,7 +26,7 @@ LIKELY = {"_no_last_time": 2, "_no_last_sequence": 8, "_client_id_not_counted": 
 """Seeds that found them when this was written."""
 
 
-@pytest.mark.timeout(max(120, SECONDS + 300))
+@pytest.mark.timeout(max(300, SECONDS + 300))
 def test_random_commands_leave_a_store_that_boots_and_lives_on(
     tmp_path, record_property, monkeypatch
 ):

@@ -102,7 +102,7 @@ def test_the_bytes_do_not_depend_on_the_process(project_root):
             capture_output=True,
             text=True,
             check=True,
-            timeout=100,
+            timeout=250,
         ).stdout
         for hash_seed in (1, 2)
     ]

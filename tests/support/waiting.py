@@ -14,7 +14,7 @@ DRAIN_S = 60.0
 """So long nothing may come while something is left."""
 
 
-def wait_until(is_so: Callable[[], _T], timeout_s: float = 30, pause_s: float = 0.02) -> _T:
+def wait_until(is_so: Callable[[], _T], timeout_s: float = 60, pause_s: float = 0.02) -> _T:
     """What it gives as soon as it is true; AssertionError when it is not in time."""
     pause, until = threading.Event(), time.monotonic() + timeout_s
     while not (found := is_so()):

@@ -286,7 +286,7 @@ def test_a_node_goes_on_with_a_restored_store_and_says_what_comes_again(made, tm
         connection.session() as session,
     ):
         receipt = session.producer("orders").send(b"new")
-        came = session.consumer("late").receive(timeout_s=10)
+        came = session.consumer("late").receive(timeout_s=60)
         with session.browser("orders", oldest_first=True) as browser:
             found = {message.message_id for message in browser}
     assert receipt.message_id not in traffic.ids

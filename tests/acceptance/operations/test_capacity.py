@@ -11,7 +11,7 @@ from hms.testing import node as booted
 
 CONFIG = {"hms": {"queue": {"orders": {}}}, "node": {"node1": {"segment_bytes": "64 MiB"}}}
 CLOSE = 0.2
-WAIT_S = 30
+WAIT_S = 60
 
 
 @pytest.mark.parametrize(("size", "count"), [(10, 8000), (1000, 8000), (20_000, 1000)])

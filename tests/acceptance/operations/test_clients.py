@@ -8,7 +8,7 @@ import hms
 from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {}}}}
-WAIT_S = 30
+WAIT_S = 60
 
 
 def test_an_operator_finds_who_holds_a_message_and_closes_it(node, command):

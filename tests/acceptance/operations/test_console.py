@@ -11,7 +11,7 @@ from hms.wire.xid import Xid
 from tests.support.secured import PASSWORD, document, secured_node
 
 CONFIG = {"hms": {"queue": {"orders": {"redelivery_limit": 1}, "late": {}}, "topic": {"news": {}}}}
-WAIT_S = 30
+WAIT_S = 60
 MARKUP = "<script>alert(1)</script>\"'>"
 
 

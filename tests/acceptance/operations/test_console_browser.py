@@ -15,7 +15,7 @@ from tests.support.browser import chromium, opened
 from tests.support.secured import PASSWORD, document, secured_node
 
 CONFIG = {"hms": {"queue": {"orders": {"redelivery_limit": 1}, "late": {}}, "topic": {"news": {}}}}
-WAIT_S = 30
+WAIT_S = 60
 ORIGIN = "http://127.0.0.1:{}"
 MARKUP = "<script>alert(1)</script><img src=http://evil.example/x onerror=alert(2)>\"'>"
 NARROW, WIDE = 360, 1440

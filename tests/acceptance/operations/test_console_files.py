@@ -28,7 +28,7 @@ CONFIG = {
     }
 }
 MARKUP = "<script>alert(1)</script>\"'>"
-WAIT_S = 30
+WAIT_S = 60
 RULES = "WAIT(NO)\nREASON(REDELIVERY_LIMIT) ACTION(FWD) FWDQ('late')\nACTION(IGNORE)\n"
 
 

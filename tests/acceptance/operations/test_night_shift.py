@@ -15,7 +15,7 @@ from tests.support.project import ROOT
 CONFIG = {"hms": {"queue": {"orders": {"redelivery_limit": 1}}}}
 PAGE = ROOT / "docs" / "how-to" / "night-shift.md"
 FENCE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
-WAIT_S = 30
+WAIT_S = 60
 DOCTOR = {0, 1, 3}
 """What it finds of the machine that runs the tests is another matter."""
 

@@ -20,7 +20,7 @@ COLUMNS = ("event", "cause", "operation", "destination", "message_id")
 QUEUES = {"orders": {"redelivery_limit": 1}, "late": {}, "more": {}}
 CONFIG = {"hms": {"queue": QUEUES, "topic": {"news": {}}}}
 MANY = 6000
-WAIT_S = 30
+WAIT_S = 60
 
 
 def rows_of(store):

@@ -20,7 +20,7 @@ PACKAGING = ROOT / "packaging"
 RULES = PACKAGING / "prometheus" / "hms.rules.yml"
 CONFIG = {"hms": {"queue": {"orders": {}}}, "alerts": {"unconsumed_queue_s": 1}}
 METRIC = re.compile(r"\bhms_[a-z_]+")
-WAIT_S = 30
+WAIT_S = 60
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_secured_node_works_under_the_filter_of_its_unit(tmp_path, monkeypatch
             out, inn = session.producer(hms.Queue("orders")), session.consumer(hms.Queue("orders"))
             for sent in (hms.Message(b"x"), hms.Message.file(tmp_path / "body")):
                 out.send(sent)
-                inn.receive(timeout_s=20).ack()
+                inn.receive(timeout_s=60).ack()
         with hms.connect(node.address) as connection:
             connection.administer("queue.pause", {"name": "orders"})
         node.kill()

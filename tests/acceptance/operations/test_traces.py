@@ -19,7 +19,7 @@ from tpmon.xa.resource_opening import close_resources
 
 HERE = Path(__file__).parent
 CONFIG = {"hms": {"queue": {"orders": {}, "notes": {}}}}
-WAIT_S = 30
+WAIT_S = 60
 LIFE = ["sent", "delivered", "acknowledged"]
 
 

@@ -25,7 +25,7 @@ def test_what_is_not_persistent_is_in_no_file_of_the_node(tmp_path):
                 producer.send(passing, {"Whose": passing.decode()}, persistent=False)
             producer.send(kept)
             consumer = session.consumer("orders", prefetch=1)
-            assert bytes(consumer.receive(30).body) == passing
+            assert bytes(consumer.receive(60).body) == passing
             session.recover()
             assert files_with(tmp_path, kept) != []
             assert files_with(tmp_path, passing) == []

@@ -180,7 +180,7 @@ def round_trip(connection, rounds=20):
         out, inn = session.producer(hms.Queue("orders")), session.consumer(hms.Queue("orders"))
         for _ in range(rounds):
             out.send(b"x")
-            assert inn.receive(timeout_s=20).body == b"x"
+            assert inn.receive(timeout_s=60).body == b"x"
 
 
 # the network
@@ -286,7 +286,7 @@ def test_at_03_another_mechanism_brings_nothing_to_an_encrypted_listener(place, 
         assert not wild.poll(0)
     if mechanism == "NULL":
         with pytest.raises(hms.ServerKeyMismatch):
-            hms.connect(place.addresses[where], connect_timeout_s=10)
+            hms.connect(place.addresses[where], connect_timeout_s=60)
     assert place.node.log.count("is let in") == before
 
 
@@ -302,11 +302,11 @@ def test_at_04_a_man_in_the_middle_gets_no_password(place, told):
         stack.callback(middle.close)
         login = {"server_keys": [place.server_key], "user": "billing", "password": PASSWORD}
         with pytest.raises(hms.ServerKeyMismatch):
-            hms.connect(middle.address, connect_timeout_s=10, **login)
+            hms.connect(middle.address, connect_timeout_s=60, **login)
         assert not impostor.poll(0)
         listening = ByteProxy(place.addresses["any"])
         stack.callback(listening.close)
-        hms.connect(listening.address, connect_timeout_s=10, **login).close()
+        hms.connect(listening.address, connect_timeout_s=60, **login).close()
         assert listening.said
         for said in (middle.said, listening.said):
             assert PASSWORD.encode() not in said
@@ -365,7 +365,7 @@ def test_at_07_a_recorded_session_is_worth_nothing(place):
     listening = ByteProxy(place.addresses["known"])
     place_address = {"server_keys": [place.server_key], "key_file": str(place.folder / "user.key")}
     with (
-        hms.connect(listening.address, connect_timeout_s=10, **place_address) as connection,
+        hms.connect(listening.address, connect_timeout_s=60, **place_address) as connection,
         connection.session() as session,
     ):
         session.producer(hms.Queue("orders")).send(b"once")
@@ -381,7 +381,8 @@ def test_at_07_a_recorded_session_is_worth_nothing(place):
                 pass
     with place.connect(key_file="user.key") as connection, connection.session() as session:
         inn = session.consumer(hms.Queue("orders"))
-        assert [one.body for one in iter(lambda: inn.receive(timeout_s=0.5), None)] == [b"once"]
+        assert inn.receive(timeout_s=60).body == b"once"
+        assert inn.receive(timeout_s=0.5) is None
     assert place.node.log.count("is let in") == let_in + 1
 
 
@@ -560,7 +561,7 @@ def test_at_12_a_name_that_is_not_there_costs_as_much_as_a_wrong_password(node, 
     assert len(set(costs)) == 1
 
 
-@pytest.mark.timeout(3600 if ATTACKS_FULL else 120)
+@pytest.mark.timeout(3600 if ATTACKS_FULL else 300)
 def test_at_12_the_times_of_both_tell_nothing(tmp_path, held, told):
     """An unknown user beside a wrong password, of the security file."""
     with secured_node(tmp_path, held) as running:
@@ -570,7 +571,7 @@ def test_at_12_the_times_of_both_tell_nothing(tmp_path, held, told):
     assert figures["t"] < T_MAX or not ATTACKS_FULL
 
 
-SPRAYED = 1_000_000
+SPRAYED = 1_000_000 if ATTACKS_FULL else 300_000
 
 
 @pytest.mark.timeout(300)
@@ -967,7 +968,7 @@ def test_at_30_an_answer_to_a_reply_to_is_sent_by_the_rights_of_who_answers(held
     assert (record.user, record.resource) == ("s", "queue:payments")
 
 
-@pytest.mark.timeout(3600 if ATTACKS_FULL else 120)
+@pytest.mark.timeout(3600 if ATTACKS_FULL else 300)
 def test_at_35_a_revocation_beside_sends_has_the_order_of_the_log(held, told):
     """What was confirmed is there, what was refused is not, whatever the order was."""
     revoked = without(held, "u", "produce queue:orders")

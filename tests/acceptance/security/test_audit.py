@@ -216,7 +216,7 @@ def test_the_whole_way_at_a_real_node(tmp_path, monkeypatch, store):
                     inn = session.consumer(hms.Queue("payments"))
                     while not list(node.store.glob("*.audit")):
                         out.send(bytes(128 << 10))
-                        inn.receive(timeout_s=20)
+                        inn.receive(timeout_s=60)
         login = {"user": "u", "password": PASSWORD}
         with hms.connect(node.address, **login) as theirs, pytest.raises(hms.NotAuthorized):
             theirs.administer("queue.purge", {"name": "orders"})
@@ -294,7 +294,7 @@ def test_a_policy_change_has_its_author_and_what_it_changed(tmp_path, monkeypatc
             assert done.exit_code == 0
             version = load_security(node.security).version
             wait_until(lambda version=version: f"policy version {version} holds" in node.log)
-        told = following.communicate(timeout=60)[0].splitlines()
+        told = following.communicate(timeout=250)[0].splitlines()
         row = json.loads(told[0])
         assert (row["user"], row["command"]) == (f"os:{me()}", "policy")
         assert json.loads(row["arguments"])["changed"] == ["role.r"]
@@ -483,7 +483,7 @@ def _listed(inside, node):
     """The store is where the node is."""
     command = [*inside, sys.executable, "-m", "hms.boot", "audit", "list", "--limit", "1000"]
     command += ["--json", "--config", str(node.config_file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250)
     return json.loads(done.stdout)
 
 

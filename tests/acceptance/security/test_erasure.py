@@ -101,8 +101,8 @@ def test_what_was_received_long_ago_is_erased_and_the_books_balance(node):
             for person in ("evelyn", "evelyn", "bob"):
                 out.send(hms.Message(b"for " + person.encode(), properties={"person": person}))
         consumer = own.consumer(hms.Queue("payments"))
-        consumer.receive(timeout_s=10).ack()
-        held = consumer.receive(timeout_s=10)
+        consumer.receive(timeout_s=60).ack()
+        held = consumer.receive(timeout_s=60)
         rows = erased("--property", "person=evelyn", "--yes")
         assert rows["queue:payments"] == (1, 0, 1)
         found, gone, pending = rows["segments of log and history"]
@@ -115,7 +115,7 @@ def test_what_was_received_long_ago_is_erased_and_the_books_balance(node):
     assert "is GOOD" in run("store", "verify")
     node.boot()
     with hms.connect(node.address) as connection, connection.session() as session:
-        left = session.consumer(hms.Queue("payments")).receive(timeout_s=10)
+        left = session.consumer(hms.Queue("payments")).receive(timeout_s=60)
         assert (left.body, left.properties["person"]) == (b"for bob", "bob")
     assert "records are whole" in run("audit", "verify")
 
@@ -128,7 +128,7 @@ def test_a_store_on_sqlite_is_erased_from(tmp_path, monkeypatch):
         fill(made, "u")
         with hms.connect(made.address) as connection, connection.session() as session:
             chosen = session.consumer(hms.Queue("orders"), selector="person = 'ann u'")
-            assert chosen.receive(timeout_s=20).body == b"x"
+            assert chosen.receive(timeout_s=60).body == b"x"
         files = [tmp_path, made.store]
         run("message", "list", "queue:orders", "--selector", "person = 'ann u'")
         run(
@@ -172,7 +172,7 @@ def test_what_still_waits_in_a_pinned_segment_is_spared(node):
     node.boot()
     with hms.connect(node.address) as connection, connection.session() as session:
         consumer = session.consumer(hms.Queue("payments"), selector="person = 'roberta'")
-        assert [consumer.receive(timeout_s=10).body for _ in bodies] == bodies
+        assert [consumer.receive(timeout_s=60).body for _ in bodies] == bodies
 
 
 def test_a_schedule_is_erased_by_what_its_message_says(node):

@@ -15,7 +15,7 @@ import hms
 import hms.testing
 from hms.wire.packed_messages import decode_head
 
-WAIT_S = 30
+WAIT_S = 60
 TEST_VIRUS = b"X5O!P%@AP[4\\PZX54(P^)7CC)7}$" + b"EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 """Every scanner of malware knows it."""
 

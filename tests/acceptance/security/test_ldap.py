@@ -207,7 +207,7 @@ def test_the_whole_way_from_a_group_to_a_permission(node):
     """And the name of a local user is not the directory's to give."""
     with login(node, "billing") as connection, connection.session() as session:
         session.producer(hms.Queue("orders")).send(b"x")
-        assert session.consumer(hms.Queue("orders")).receive(timeout_s=5).body == b"x"
+        assert session.consumer(hms.Queue("orders")).receive(timeout_s=60).body == b"x"
         with pytest.raises(hms.NotAuthorized):
             session.producer(hms.Queue("payments"))
     with (
@@ -233,7 +233,7 @@ def test_who_leaves_a_group_loses_its_role_while_connected(node, slapd):
         wait_until(lambda: told)
         assert isinstance(told[0], hms.NotAuthorized)
         with pytest.raises(hms.NotAuthorized):
-            consumer.receive(timeout_s=5)
+            consumer.receive(timeout_s=60)
         slapd.set_members("billers", ["billing", "admin"])
 
         def is_back():
@@ -257,7 +257,7 @@ def test_at_24_a_directory_that_is_slow_or_gone_delays_its_own_users_only(node, 
                 login(node, "clerk")
             hms.connect(node.address, user="admin", password=PASSWORD).close()
             out.send(b"x")
-            assert inn.receive(timeout_s=10).body == b"x"
+            assert inn.receive(timeout_s=60).body == b"x"
         finally:
             slapd.resume()
         wait_until(lambda: _is_let_in(node, "clerk"))
@@ -316,7 +316,7 @@ def _is_in(node):
     return True
 
 
-@pytest.mark.timeout(3600 if ATTACKS_FULL else 120)
+@pytest.mark.timeout(3600 if ATTACKS_FULL else 300)
 def test_at_12_a_directory_tells_no_more_of_a_name_than_the_file(node, record_property):
     """One search more or less is not to be seen in the time."""
     figures = compared(node.address, "nobody", "clerk")

@@ -22,7 +22,7 @@ def test_a_user_with_its_password_sends_and_receives(node):
     login = {"user": "billing", "password": PASSWORD}
     with hms.connect(node.address, **login) as connection, connection.session() as session:
         session.producer(hms.Queue("orders")).send(b"x")
-        assert session.consumer(hms.Queue("orders")).receive(timeout_s=5).body == b"x"
+        assert session.consumer(hms.Queue("orders")).receive(timeout_s=60).body == b"x"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_a_file_is_read_by_who_has_received_its_message(tmp_path):
         with hms.connect(node.address, **sender) as theirs, theirs.session() as session:
             session.producer(hms.Queue("orders")).send(hms.Message.file(tmp_path / "big"))
         with hms.connect(node.address, **reader) as mine, mine.session() as session:
-            session.consumer(hms.Queue("orders")).receive(timeout_s=5).save(tmp_path / "got")
+            session.consumer(hms.Queue("orders")).receive(timeout_s=60).save(tmp_path / "got")
 
     assert (tmp_path / "got").read_bytes() == (tmp_path / "big").read_bytes()

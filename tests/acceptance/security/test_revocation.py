@@ -20,7 +20,7 @@ from hms.wire.xid import Xid
 from tests.support.gated import GatedNode
 from tests.support.largest import pack, send
 from tests.support.secured import PASSWORD, document, secured_node
-from tests.support.waiting import wait_until
+from tests.support.waiting import drained, wait_until
 
 REPLACE = msgspec.structs.replace
 CONSUMERS = 1000
@@ -174,7 +174,7 @@ def test_a_thousand_consumers_of_a_real_node_lose_a_right_while_they_work(
         assert rm.xa_commit(xid) == 0
         with own.session() as session:
             inn = session.consumer(hms.Queue("orders"))
-            left = [one.body for one in iter(lambda: inn.receive(timeout_s=3), None)]
+            left = [one.body for one in drained(own, inn)]
         counts = own.administer("queue.show", {"name": "orders"})
         dead = own.administer("queue.list", {})
     dead = [row["waiting"] for row in dead if row["name"] == "HMS.DLQ"]
@@ -368,7 +368,7 @@ def test_a_changed_file_holds_at_a_running_node_within_its_look(tmp_path):
 
             wait_until(lambda: told)
             with pytest.raises(hms.NotAuthorized):
-                consumer.receive(timeout_s=5)
+                consumer.receive(timeout_s=60)
     assert [type(one) for one in told] == [hms.NotAuthorized]
 
 
@@ -385,7 +385,7 @@ def test_what_a_closed_consumer_had_is_told_truly(tmp_path):
             client, auto = (connection.session(ack=mode) for mode in modes)
             local = connection.session(transacted=True)
             consumers = [s.consumer(hms.Queue("orders"), prefetch=3) for s in (client, local, auto)]
-            got = [[consumer.receive(timeout_s=5) for _ in range(2)] for consumer in consumers]
+            got = [[consumer.receive(timeout_s=60) for _ in range(2)] for consumer in consumers]
             local.producer(hms.Queue("payments")).send(got[1][0].body)
 
             change_security(node.security, lambda d: without(d, "u", "consume queue:orders"))
@@ -398,13 +398,13 @@ def test_what_a_closed_consumer_had_is_told_truly(tmp_path):
             with pytest.raises(hms.TransactionRolledBack, match="closed by the node"):
                 local.commit()
             with pytest.raises(hms.NotAuthorized):
-                consumers[2].receive(timeout_s=5)
+                consumers[2].receive(timeout_s=60)
             lost = {
                 one.fields["message_id"] for one in told if isinstance(one, hms.AcknowledgeLost)
             }
         with hms.connect(node.address) as own, own.session() as session:
             back = session.consumer(hms.Queue("orders"))
-            again = list(iter(lambda: back.receive(timeout_s=1), None))
+            again = list(drained(own, back))
             assert session.consumer(hms.Queue("payments")).receive(timeout_s=0.5) is None
     ids = {message.message_id for message in again}
     assert {m.message_id for pair in got[:2] for m in pair} <= ids

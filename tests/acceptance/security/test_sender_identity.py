@@ -51,7 +51,7 @@ def test_at_36_who_sent_is_said_by_the_node_whatever_the_client_says(sessions, m
     got = {}
     consumer = receiver.consumer(hms.Queue("orders"), selector="JMSXUserID = 'u'")
     while len(got) < 5:
-        one = consumer.receive(timeout_s=10)
+        one = consumer.receive(timeout_s=60)
         said = one.properties
         got[bytes(one.body)] = said.get("JMSXUserID"), said.get("$UserID"), said.get("JMSXAppID")
     assert got == dict.fromkeys(

@@ -64,7 +64,7 @@ def test_the_help_loads_no_messaging(project_root):
         cwd=project_root,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=True,
     )
 
@@ -79,7 +79,7 @@ def test_a_status_loads_neither_engine_nor_store(project_root, tmp_path):
         env=os.environ | {"PYTHONPATH": str(project_root)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=True,
     )
 

@@ -25,7 +25,7 @@ def tried(**variables: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=250,
     ).stdout.split()
 
 

@@ -37,7 +37,7 @@ def test_a_supervisor_hears_a_standby(tmp_path, monkeypatch):
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind(address)
-        supervisor.settimeout(20)
+        supervisor.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         opened = iter([StoreLocked(path="p", pid="7"), None])
 

@@ -11,7 +11,7 @@ from hms.boot.config import load
 from hms.boot.servers import Servers
 from hms.server.service_monitor import Load
 
-WAIT_S = 30
+WAIT_S = 60
 CONFIG = """
 [node.NODE1]
 [server.s]

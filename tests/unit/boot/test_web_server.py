@@ -40,7 +40,7 @@ def connect():
     with contextlib.ExitStack() as open_ones:
 
         def start(server, data=b""):
-            made = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            made = socket.create_connection(("127.0.0.1", server.port), timeout=60)
             open_ones.enter_context(made)
             made.sendall(data)
             return made
@@ -49,7 +49,7 @@ def connect():
 
 
 def _get(server, path, method="GET", **headers):
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -309,7 +309,7 @@ def test_a_page_that_takes_a_file_gets_it_in_blocks_and_others_get_none(serve):
     server = serve(_echo, uploads={"/up": take})
 
     def post(path, data, **headers):
-        connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
         try:
             connection.request("POST", path, data, {"Content-Type": KIND, **headers})
             answer = connection.getresponse()
@@ -334,7 +334,7 @@ def test_a_page_may_say_that_its_answer_takes_time(serve):
     def slow(request):
         if request.path == "/long":
             request.take_time(60)
-        gate.wait(20)
+        gate.wait(60)
         return Answer(b"done")
 
     server = serve(slow, deadline_s=0.2)

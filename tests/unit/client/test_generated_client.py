@@ -11,7 +11,7 @@ import pytest
 def test_the_blocking_methods_are_made_of_those_of_asyncio(project_root):
     """A method that was changed in one of the two only would be a fault in half of the clients."""
     words = [sys.executable, str(project_root / "scripts" / "generate-client"), "--check"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -45,7 +45,7 @@ class Replica:
 
     def answers(self, kind, said):
         """To the last one."""
-        assert self.count()
+        wait_until(self.count)
         self.socket.send_multipart([self._routes[-1], *frame(kind, said, 1)])
 
     def refuses(self, epoch, primary, *addresses):
@@ -132,7 +132,7 @@ def test_who_asks_brings_neither_a_name_nor_a_proof(asked):
     """Else it would take its own connection over, or its durable subscriptions."""
     inquiry, loop, replicas = asked
     inquiry.turn(101.0)
-    replicas[0].count()
+    wait_until(replicas[0].count)
     (hello,) = replicas[0].hellos
     mine = loop.link.hello
     assert (hello.client_id, hello.user, hello.resume) == ("", "", b"")

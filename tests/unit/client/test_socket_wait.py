@@ -9,7 +9,7 @@ import pytest
 
 from hms.client.core.socket_wait import SocketWait
 
-WAIT_S = 30
+WAIT_S = 60
 FOREVER = float("inf")
 
 

@@ -49,7 +49,7 @@ def test_the_classes_and_the_page_are_made_from_the_catalogue():
         [sys.executable, ROOT / "scripts" / "generate-errors", "--check"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
 

@@ -28,7 +28,7 @@ def _loaded_by(statements: str, cwd: Path, *path: Path) -> list[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

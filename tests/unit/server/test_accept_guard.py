@@ -62,7 +62,7 @@ def test_a_crowd_leaves_the_descriptors_that_are_reserved(tmp_path, address):
 
         wait_until(is_full, pause_s=0)
         process.stdin.close()
-        left, _ = process.stdout.read(), process.wait(30)
+        left, _ = process.stdout.read(), process.wait(60)
 
         assert process.returncode == 0, process.stderr.read()
         assert int(left) == 32

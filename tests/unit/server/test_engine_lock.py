@@ -67,12 +67,12 @@ def test_two_nodes_of_a_process_leave_the_collector_on(collections):
 
     def hold(*_):
         inside.set()
-        may_leave.wait(30)
+        may_leave.wait(60)
 
     thread = threading.Thread(target=lambda: one.broker.look(hold))
     thread.start()
-    assert inside.wait(30)
-    other.broker.look(lambda _: may_leave.set() or thread.join(30))
+    assert inside.wait(60)
+    other.broker.look(lambda _: may_leave.set() or thread.join(60))
 
     assert not thread.is_alive()
     assert gc.isenabled()

@@ -12,7 +12,7 @@ def started(workers, count):
 
     def job():
         running.append(threading.current_thread().name)
-        go_on.wait(20)
+        go_on.wait(60)
 
     taken = sum(workers.submit(job) for _ in range(count))
     return go_on, running, taken
@@ -52,5 +52,5 @@ def test_another_length_of_the_queue_and_another_delay_hold_at_once():
     go_on.set()
     said = threading.Event()
     workers.at_next_multiple(said.set)
-    assert said.wait(20)
+    assert said.wait(60)
     workers.close()

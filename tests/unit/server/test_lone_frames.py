@@ -36,7 +36,7 @@ class _Broker(SimpleNamespace):
 def lanes():
     pool = LanePool(1, pytest.fail, on_fault=pytest.fail)
     yield pool
-    assert pool.close(drain=False, timeout_s=10)
+    assert pool.close(drain=False, timeout_s=60)
 
 
 def _applied(lanes, frame, *, may_sync=True, **state):

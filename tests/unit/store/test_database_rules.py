@@ -234,7 +234,7 @@ def test_a_missing_driver_says_what_to_install(monkeypatch):
 def test_a_node_on_sqlite_loads_no_psycopg(project_root):
     """Who has no PostgreSQL needs nothing of it."""
     code = "import hms.boot.stores, sys; sys.exit('psycopg' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=project_root, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], cwd=project_root, timeout=250, check=False)
 
     assert ended.returncode == 0
 

@@ -133,7 +133,7 @@ def test_an_idle_owner_learns_by_its_heartbeat(shared):
     else:
         pytest.fail("no beat")
     shared.claim(shared.look())
-    beat._thread.join(20)
+    beat._thread.join(60)
 
     assert [type(one) for one in told] == [StoreFenced]
     assert (shared.base / "gen.2" / BEAT_NAME).exists()

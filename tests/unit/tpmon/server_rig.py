@@ -8,7 +8,7 @@ from hms.client.core.link import State
 from hms.errors.catalogue import ConnectionClosed
 from hms.wire.structures import Advertise, InvokeHead, Unadvertise
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 class PlayedConnection:

@@ -46,7 +46,7 @@ def test_a_servers_process_loads_nothing_of_the_node():
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=True,
     )
 

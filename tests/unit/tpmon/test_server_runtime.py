@@ -15,7 +15,7 @@ from tpmon.module_loading import USER_PATH
 from tpmon.runtime import Server, tpadvertise, tpunadvertise
 from tpmon.service_functions import Registry
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 class Running:

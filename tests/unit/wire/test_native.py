@@ -229,6 +229,6 @@ def test_python_alone_does_without_the_compiled_loops():
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=250,
     )
     assert said.stdout == "False\n"

@@ -9,7 +9,7 @@ import pytest
 
 from hms.workers.lanes import LanePool
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 class Recorder:

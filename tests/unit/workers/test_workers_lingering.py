@@ -7,7 +7,7 @@ import threading
 from hms.workers.lingering import Linger
 from hms.workers.storage import StoragePool
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 def test_it_is_called_once_for_all_who_wanted_it_meanwhile():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hms.workers.outbox import Doorbell, Outbox
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 @given(

@@ -13,7 +13,7 @@ from tests.support.hello import hello_of
 from tests.support.memory import MemoryNode
 from tests.support.waiting import wait_until
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 @pytest.fixture

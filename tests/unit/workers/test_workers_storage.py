@@ -8,7 +8,7 @@ import pytest
 
 from hms.workers.storage import StoragePool
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 class Log:

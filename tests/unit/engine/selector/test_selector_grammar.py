@@ -329,7 +329,7 @@ def test_no_accepted_selector_exhausts_the_stack(text):
     thread = threading.Thread(target=run)
     try:
         thread.start()
-        thread.join(timeout=30)
+        thread.join(timeout=60)
     finally:
         sys.setrecursionlimit(limit)
     assert not failures

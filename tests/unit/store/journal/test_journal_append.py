@@ -116,7 +116,7 @@ def test_appending_goes_on_while_another_thread_commits(tmp_path):
     for body in sent:
         journal.append(3, 1, (body,))
     is_over.set()
-    leader.join(timeout=60)
+    leader.join(timeout=250)
     assert not leader.is_alive()
     assert journal.commit() == journal.last_lsn
     assert journal.backlog_bytes == 0

@@ -116,7 +116,7 @@ def test_a_second_process_is_refused_with_the_pid_of_the_first_until_it_is_gone(
             opened(tmp_path)
         assert caught.value.pid == str(holder.pid)
         holder.send_signal(signal.SIGKILL)
-        holder.wait(timeout=30)
+        holder.wait(timeout=60)
 
     opened(tmp_path).close()
 

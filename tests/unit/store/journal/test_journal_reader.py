@@ -126,7 +126,7 @@ def test_a_reader_beside_a_writer_never_sees_damage_and_misses_nothing(path, jou
             send(journal, i, i + 3)
             journal.maintain()
         is_over.set()
-        reading.result(timeout=60)
+        reading.result(timeout=250)
 
     assert len(bodies(everything(path))) == count
 
