@@ -174,7 +174,8 @@ class Node(Named, frozen=True, kw_only=True):
     max_log_bytes: Annotated[Size, Meta(ge=0, le=1 << 50)] = 0
     """The most that log, reserve and history take, at least 8 segments. 0: no limit."""
     history_bytes: Annotated[Size, Meta(ge=0, le=1 << 50)] = 16 << 30
-    """How much of the past is kept beside the log; the oldest goes first. 0: none."""
+    """How much of the past is kept beside the log, and 20,000 segments at most; the oldest goes
+    first. 0: none."""
     history_age_s: Annotated[float, Meta(ge=0, le=10 * YEAR_S)] = 0
     """How long the past is kept, from a segment's last record on. 0: as long as it fits."""
     audit_keep_s: Annotated[float, Meta(ge=0, le=100 * YEAR_S)] = 400 * 86_400

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HmsDataSource", "HmsReader", "PushingHmsDataSource"]
 
+PARTITIONS = 256
+"""Parts that are smaller than this share of all are read together."""
+
 
 class HmsDataSource(DataSource):  # type: ignore[misc]
     """The history in a store's directory; see docs/reference/history.md for the options."""
@@ -111,17 +114,17 @@ class HmsReader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition per segment or file of the archive."""
-        return [InputPartition(part) for part in plan(self._path, self._scope)]
+        """One partition per segment or file of the archive; small ones together."""
+        return [InputPartition(parts) for parts in _together(plan(self._path, self._scope))]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The Arrow batches of a partition; Spark makes one of nothing when there is no history."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - needs pyarrow
 
-        part: Part | None = partition.value
-        if part is None:
-            return
-        yield from read_batches(part, self._scope, to_arrow_schema(self._schema, timezone="UTC"))
+        parts: list[Part] | None = partition.value
+        for part in parts or ():
+            schema = to_arrow_schema(self._schema, timezone="UTC")
+            yield from read_batches(part, self._scope, schema)
 
 
 class _PushingReader(HmsReader):
@@ -131,6 +134,22 @@ class _PushingReader(HmsReader):
         """Spark applies all of them again, as they hold for single rows too."""
         self._scope = narrowed(self._scope, filters)
         return filters
+
+
+def _together(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """A partition costs Spark milliseconds, and a history may have thousands of segments that were
+    sealed early: small neighbours are read one after the other in one. Of a range of a database the
+    size is not known."""
+    most = sum(part.size for part in parts) // PARTITIONS
+    group, size = list[Part](), 0
+    for part in parts:
+        if group and (part.table is not None or size + part.size > most):
+            yield group
+            group, size = [], 0
+        group.append(part)
+        size += part.size
+    if group:
+        yield group
 
 
 def _check(scope: Scope, schema: "StructType") -> None:

@@ -33,6 +33,38 @@ def cleaning_with_a_history(disk: RecordingDisk) -> None:
         live(disk, busy(30), ALL_HISTORY)
 
 
+def sealed_and_let_go(disk: RecordingDisk) -> None:
+    """An operator has segments sealed behind little, and they leave the log, cut behind their ends;
+    the process is killed at the calls that do so."""
+    live(disk, _seal_often, ALL_HISTORY)
+    for call, nth in (
+        ("ftruncate", 2),
+        ("fsync", 1),
+        ("fsync", 2),
+        ("rename", 3),
+        ("fsync_dir", 3),
+    ):
+        live(disk, _until_sealed(call, nth), ALL_HISTORY)
+
+
+def _seal_often(run: Run) -> None:
+    for n in range(14):
+        run.append(60 + 90 * (n % 3))
+        run.take(2 if n % 3 else 1)
+        run.clean()
+        run.commit()
+        run.seal()
+        run.journal.maintain()
+
+
+def _until_sealed(call: str, nth: int) -> Callable[[Run], None]:
+    def work(run: Run) -> None:
+        run.disk.before = fail_at(nth, call, Killed())
+        _seal_often(run)
+
+    return work
+
+
 def cleaning_with_a_short_history(disk: RecordingDisk) -> None:
     """The history's oldest segments are removed."""
     live(disk, busy(45), SHORT_HISTORY)
@@ -164,6 +196,7 @@ def until(call: str, nth: int, fault: BaseException) -> Callable[[Run], None]:
 CLEANING: tuple[Callable[[RecordingDisk], None], ...] = (
     cleaning_with_a_history,
     moving_over_segment_ends,
+    sealed_and_let_go,
     pinned_and_drained,
     moved_out_of_pinned_segments,
     cleaning_with_a_short_history,
@@ -172,5 +205,5 @@ CLEANING: tuple[Callable[[RecordingDisk], None], ...] = (
     killed_while_using_files_again,
     failed_syncs_while_cleaning,
 )
-LIMITED = frozenset(CLEANING[2:])
+LIMITED = frozenset(CLEANING[3:])
 """What the history keeps is limited, so its oldest part is removed, in any order after a crash."""

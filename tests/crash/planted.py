@@ -9,13 +9,21 @@ from pathlib import Path
 import pytest
 
 import hms.store.journal.segment_walk as walking
+from hms.store.journal import segment_manager
 from hms.store.journal.disk import UPDATE, Disk, write_all
-from hms.store.journal.format import Author, Entry, pack_records, pack_segment_header
+from hms.store.journal.format import (
+    RECORD_HEADER_BYTES,
+    Author,
+    Entry,
+    pack_records,
+    pack_segment_header,
+)
 from hms.store.journal.journal import Journal
 from hms.store.journal.preallocated_segment import PreallocatedSegment
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment import SPARE_NAME, Segment
 from hms.store.journal.segment_manager import SegmentManager
+from hms.store.journal.segment_trim import sealed_end
 from hms.store.journal.segment_walk import opened, segment_file
 from tests.crash.cleaning import (
     cleaning_with_a_history,
@@ -23,6 +31,7 @@ from tests.crash.cleaning import (
     moved_out_of_pinned_segments,
     moving_over_segment_ends,
     pinned_and_drained,
+    sealed_and_let_go,
 )
 from tests.crash.programs import (
     batches_over_segments,
@@ -216,6 +225,19 @@ def zeros_before_the_name_is_safe(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PreallocatedSegment, "_is_prepared", hasty)
 
 
+def trimmed_too_short(patch: pytest.MonkeyPatch) -> None:
+    """A segment that leaves the log is cut into its last record."""
+
+    def hasty(disk: Disk, file: Path) -> int:
+        with opened(disk, file, UPDATE) as fd:
+            end = min(sealed_end(disk, fd) - RECORD_HEADER_BYTES - 8, disk.size(fd))
+            disk.ftruncate(fd, end)
+            disk.fsync(fd)
+        return end
+
+    patch.setattr(segment_manager, "trim", hasty)
+
+
 PLANTS: dict[Plant, Program] = {
     confirmation_before_sync: several_boots,
     no_sync: several_boots,
@@ -228,6 +250,7 @@ PLANTS: dict[Plant, Program] = {
     tail_not_written_again: failed_syncs,
     let_go_before_the_moved_is_synced: moving_over_segment_ends,
     removed_at_once: cleaning_with_a_history,
+    trimmed_too_short: sealed_and_let_go,
     pins_forgotten: pinned_and_drained,
     given_back_before_the_end_is_safe: pinned_and_drained,
     given_back_before_the_move_is_safe: moved_out_of_pinned_segments,

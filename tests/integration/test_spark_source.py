@@ -10,6 +10,8 @@ from hms.history import HmsDataSource, register, session
 from hms.history.events import COLUMNS
 from hms.history.spark import borrowed_session
 from hms.records import Cause, RecordType, group, ranges
+from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.segment_trim import trim
 from hms.wire.packed_messages import Head, encode_head
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -213,3 +215,21 @@ def test_a_command_in_another_thread_leaves_the_programs_session_running(spark):
         assert pool.submit(borrow).result() is spark
 
     assert spark.range(3).count() == 3
+
+
+def test_thousands_of_small_segments_are_few_partitions(spark, tmp_path):
+    """What is shipped every minute leaves a segment each: a task for each of them took minutes."""
+    path, count = tmp_path / "store", 600
+    journal = begin(path)
+    for number in range(count):
+        write(journal, batch(1 + number, 1))
+        assert journal.seal() is not None
+    write(journal, batch(count + 1, 1))
+    journal.close()
+    for file in path.glob("0*.log"):
+        trim(REAL_DISK, file)
+
+    frame = read(spark, path)
+
+    assert frame.rdd.getNumPartitions() <= count // 2
+    assert frame.select("offset").distinct().count() == frame.count() == count + 1

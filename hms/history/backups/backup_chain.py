@@ -50,8 +50,8 @@ __all__ = [
 
 
 def backups_in(folder: Path) -> list[Path]:
-    """The backups in a folder, oldest first."""
-    found = [path.parent for path in folder.glob(f"*/{MANIFEST}")]
+    """The backups in a folder, oldest first; without those that are being made."""
+    found = [path.parent for path in folder.glob(f"[!.]*/{MANIFEST}")]
     return sorted(found, key=lambda path: path.name)
 
 

@@ -8,6 +8,7 @@ anew with another seal. Files of messages are taken before the seal and after it
 import errno
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -42,6 +43,7 @@ from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.format import RECORD_HEADER_BYTES
 from hms.store.journal.format import VERSION as STORE_VERSION
 from hms.store.journal.recovery import all_records
+from hms.store.journal.segment_trim import sealed_end
 from hms.store.journal.segment_walk import (
     AUDIT_SUFFIX,
     LOG_SUFFIX,
@@ -76,6 +78,10 @@ class Subject(NamedTuple):
     """Further files, such as hms.conf."""
 
 
+def _tell_nobody(_done: int, _total: int) -> None:
+    """Nobody waits to see how far it is."""
+
+
 class _Moved(Exception):  # noqa: N818 - it is no error: the backup begins anew
     """The node let go of a segment while it was copied."""
 
@@ -87,12 +93,14 @@ def create(
     base: str = "",
     bytes_a_second: int = 0,
     is_shipped: bool = False,
+    tell: Callable[[int, int], None] = _tell_nobody,
 ) -> tuple[Path, Manifest]:
     """A new backup in the folder `to`; base: the one that it follows; is_shipped: it is not
-    recovered, which takes as long as a boot. BackupRefused, and nothing is left behind."""
+    recovered, which takes as long as a boot; tell: how many bytes of the log are copied, and of how
+    many. BackupRefused, and nothing is left behind."""
     before = chain_of(to / base) if base else []
     has = frozenset(one.name for _, manifest in before for one in manifest.files)
-    taking = _Taking(subject, to, base, has, _Pace(bytes_a_second), is_shipped)
+    taking = _Taking(subject, to, base, has, _Pace(bytes_a_second), is_shipped, tell)
     with _cleaned_up(to) as part:
         for _ in range(ATTEMPTS):
             with suppress(_Moved):
@@ -154,6 +162,7 @@ class _Taking(NamedTuple):
     has: frozenset[str]
     pace: _Pace
     is_shipped: bool
+    tell: Callable[[int, int], None]
 
 
 def _attempt(taking: _Taking, part: Path) -> Manifest:
@@ -161,14 +170,18 @@ def _attempt(taking: _Taking, part: Path) -> Manifest:
     part.mkdir(mode=0o700)
     _take_files(taking, part)
     until_lsn = subject.seal()
-    last = _sealed_before(subject.store, until_lsn)
+    last, segment_bytes = _sealed_before(subject.store, until_lsn)
     before = read_manifest(to / base) if base else None
     first = last.oldest if before is None else before.last_segment + 1
     infos = _segments(subject.store, first, last.number, base)
     _check_space(subject, to, infos)
+    done, total = 0, sum(info.size for info in infos)
     for info, following in zip(infos, [*infos[1:], None], strict=True):
+        taking.tell(done, total)
         next_lsn = until_lsn if following is None else following.first_lsn
         _take_segment(info, part, next_lsn, pace, is_last=following is None)
+        done += info.size
+    taking.tell(done, total)
     _take_files(taking, part)
     if not base:
         _take_audit(subject.store, part, first)
@@ -185,7 +198,7 @@ def _attempt(taking: _Taking, part: Path) -> Manifest:
         first,
         last.number,
         last.oldest,
-        last.size,
+        segment_bytes,
         0,
         created_ms,
         base,
@@ -245,14 +258,15 @@ def _sync(path: Path) -> None:
 # the log
 
 
-def _sealed_before(store: Path, until_lsn: int) -> SegmentInfo:
-    """The segment that ends at the seal; waits until the next one is there."""
+def _sealed_before(store: Path, until_lsn: int) -> tuple[SegmentInfo, int]:
+    """The segment that ends at the seal, and the size of the next one, for which it waits: of that
+    alone it is known that it was not trimmed."""
     deadline_s = time.monotonic() + SEALED_WITHIN_S
     while time.monotonic() < deadline_s:
         infos = survey_all(REAL_DISK, store)
         for info, following in pairwise(infos):
             if following.first_lsn == until_lsn:
-                return info
+                return info, following.size
         time.sleep(0.01)
     detail = f"no segment of it begins with {until_lsn}: is it the store of this node?"
     raise BackupRefused(what=str(store), detail=detail)
@@ -287,7 +301,7 @@ def _take_segment(
     """Copy a segment, and check that it is that one, whole, up to the next."""
     target = segment_file(part, info.number, LOG_SUFFIX)
     try:
-        _copy(info.file, target, pace)
+        _copy(info.file, target, pace, _end_of(info.file))
         copied = read_info(REAL_DISK, target, info.number, is_last=False)
         following = copied._replace(first_lsn=next_lsn)
         with opened(REAL_DISK, target) as fd:
@@ -303,6 +317,12 @@ def _take_segment(
         raise _Moved from fault
     if copied.first_lsn != info.first_lsn:
         raise _Moved
+
+
+def _end_of(file: Path) -> int:
+    """Where a sealed segment ends: zeros behind it are not copied."""
+    with opened(REAL_DISK, file) as fd:
+        return sealed_end(REAL_DISK, fd)
 
 
 def _take_audit(store: Path, part: Path, first: int) -> None:
@@ -340,9 +360,10 @@ def _fetch_pinned(store: Path, part: Path, log: Path, number: int) -> None:
     segment_file(log, number).symlink_to(target.absolute())  # where it is looked for at last
 
 
-def _copy(source: Path, target: Path, pace: _Pace) -> None:
+def _copy(source: Path, target: Path, pace: _Pace, end: int = sys.maxsize) -> None:
+    """Up to that offset."""
     with source.open("rb") as reading, target.open("wb") as writing:
-        while data := reading.read(COPY_BYTES):
+        while data := reading.read(min(COPY_BYTES, end - reading.tell())):
             writing.write(data)
             pace.copied(len(data))
     target.chmod(0o600)

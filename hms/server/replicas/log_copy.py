@@ -44,7 +44,8 @@ from hms.store.journal.disk import (
     write_all,
 )
 from hms.store.journal.format import SEGMENT_HEADER_BYTES, unpack_segment_header
-from hms.store.journal.segment_manager import LogLimits
+from hms.store.journal.segment_manager import HISTORY_FILES_MAX, LogLimits
+from hms.store.journal.segment_trim import trim
 from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
@@ -416,6 +417,8 @@ class LogCopy:
             self._forget(number)
             self._disk.unlink(file)
         elif wanted != suffix:
+            if suffix == LOG_SUFFIX:
+                trim(self._disk, file)
             self._disk.rename(file, segment_file(self._folder, number, wanted))
 
     # the history
@@ -427,14 +430,15 @@ class LogCopy:
         for number in segment_numbers(self._disk, self._folder, HISTORY_SUFFIX):
             file = segment_file(self._folder, number, HISTORY_SUFFIX)
             sizes[number] = self._disk.size_and_age(file)
-        total = sum(size for size, _ in sizes.values())
+        total, left = sum(size for size, _ in sizes.values()), len(sizes)
         kept = archived_below(self._disk, self._folder) if limits.is_archive_required else first
         for number, (size, age_s) in sizes.items():
             is_old = 0 < limits.history_age_s < age_s
-            if number >= min(first, kept) or (total <= limits.history_bytes_max and not is_old):
+            is_within = total <= limits.history_bytes_max and left <= HISTORY_FILES_MAX
+            if number >= min(first, kept) or (is_within and not is_old):
                 return
             self._disk.unlink(segment_file(self._folder, number, HISTORY_SUFFIX))
-            total -= size
+            total, left = total - size, left - 1
 
     def _past_part(self, said: PastPart, data: bytes) -> None:
         """A segment has its name when its last part is taken, synced; one that is there stays."""

@@ -5,6 +5,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -68,7 +69,7 @@ class Disk(Protocol):
         """Write at most BUFFERS_MAX buffers; how many bytes were taken."""
 
     def ftruncate(self, fd: int, size: int) -> None:
-        """Cut or extend a file."""
+        """Cut or extend a file; its age stays."""
 
     def allocate(self, fd: int, size: int) -> None:
         """Give a file space up to this size, which it has from then on; what is new reads as
@@ -170,8 +171,11 @@ class RealDisk:
         return data
 
     def ftruncate(self, fd: int, size: int) -> None:
-        """Cut or extend a file."""
+        """Cut or extend a file; its age stays: the history is kept from its last write on."""
+        found = os.fstat(fd)
         os.ftruncate(fd, size)
+        with suppress(PermissionError):  # another user's file
+            os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
 
     def allocate(self, fd: int, size: int) -> None:
         """Give a file space up to this size, which it has from then on; what is new reads as

@@ -18,6 +18,7 @@ from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.audit_files import keep_audit, retire_audit
 from hms.store.journal.disk import Disk
 from hms.store.journal.preallocated_segment import PreallocatedSegment
+from hms.store.journal.segment_trim import trim
 from hms.store.journal.segment_walk import (
     ERASED_SUFFIX,
     HISTORY_SUFFIX,
@@ -38,6 +39,9 @@ SPENT_PER_BYTE: Final = 4
 three bytes are moved to make room for one."""
 LIVE_SHARE_MAX: Final = 0.75
 """A segment with a larger live share is not worth moving, however scarce space is."""
+HISTORY_FILES_MAX: Final = 20_000
+"""Segments that were sealed early are small: a history of them would fill its directory with files
+long before it fills its bytes."""
 SCARCE_MIN: Final = 2
 """While space is scarce a log of so many segments is left as it is, and not fewer are freed by a
 segment that is begun for their sake."""
@@ -412,7 +416,7 @@ class SegmentManager:
             leaving |= {n: size for n, size in self._pinned.items() if n not in pins}
         for number, size in sorted(leaving.items()):
             if number in pins:
-                self._name_pinned(number, size)
+                self._name_pinned(number)
             else:
                 self._let_go(number, size)
             with self._lock:
@@ -423,8 +427,9 @@ class SegmentManager:
             self.limit_history()
         return bool(leaving)
 
-    def _name_pinned(self, number: int, size: int) -> None:
+    def _name_pinned(self, number: int) -> None:
         source = segment_file(self._directory, number)
+        size = trim(self._disk, source)
         self._disk.rename(source, segment_file(self._directory, number, PINNED_SUFFIX))
         with self._lock:
             self._pinned[number] = size
@@ -435,7 +440,9 @@ class SegmentManager:
         file = segment_file(self._directory, number, suffix)
         is_kept = self._is_kept(number) and (not is_pinned or self._has_successor(number))
         if is_kept or not keep_audit(self._disk, file):
-            self._history_bytes += size
+            # A pinned one has been trimmed: the size of what has left the log never changes, so
+            # that a copy of it in which something was erased can take its place.
+            self._history_bytes += size if is_pinned else trim(self._disk, file)
             self._history_files += 1
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
         else:
@@ -474,7 +481,7 @@ class SegmentManager:
         most = self._history_bytes_max()
         for number, size, age_s in files:
             is_old = 0 < self._limits.history_age_s < age_s
-            if total <= most and not is_old:
+            if total <= most and left <= HISTORY_FILES_MAX and not is_old:
                 break
             if is_required and number >= below:
                 break

@@ -30,6 +30,7 @@ from hms.history.backups.backup_restoration import restore
 from hms.history.events import COLUMNS
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
+from hms.store.journal.store_examination import examine
 from tests.support.waiting import wait_until
 
 RESTORES = int(os.environ.get("HMS_RESTORES", "2"))
@@ -226,6 +227,39 @@ def test_a_segment_that_was_sealed_early_takes_no_more_than_it_has(tmp_path):
     ):
         found = [message.body for message in session.browser("late", oldest_first=True)]
     assert found == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_is_shipped_often_fills_no_history(tmp_path):
+    """Every minute a segment of a few records: each kept its whole size in the history, 64 MiB."""
+    rounds = 20
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
+        for number in range(rounds):
+            with hms.connect(node.address) as connection, connection.session() as session:
+                session.producer("orders").send(b"%d" % number)
+                session.consumer("orders").receive(10)
+                session.producer("late").send(b"%d" % number)
+            command(node, "ship", "--to", tmp_path / "kept", "--rounds", 1)
+        wait_until(lambda: len(list((tmp_path / "store").glob("*.history"))) > rounds // 2)
+        sizes = [file.stat().st_size for file in (tmp_path / "store").glob("*.history")]
+        with hms.connect(node.address) as connection:
+            said = connection.administer("metrics.show")["store"]
+        command(node, "verify", tmp_path / "kept")
+        done = command(node, "restore", tmp_path / "kept", "--to", tmp_path / "restored")
+    shipped = [file.stat().st_size for file in (tmp_path / "kept").glob("*/*.log")]
+    assert max(sizes + shipped) < NODE["segment_bytes"] / 8
+    assert said["history_bytes"] <= sum(sizes) + NODE["segment_bytes"]
+    assert examine(tmp_path / "store").verdict != "damaged"
+    events = [e for part in plan(tmp_path / "store", Scope()) for batch in read_part(
+        part, Scope(), NODE_UID_COLUMNS) for e in batch]  # fmt: skip
+    assert sum(one.event == "sent" for one in events) == 2 * rounds
+    assert done["counts"]["queue:late"] == rounds
+    with (
+        hms.testing.node(store=tmp_path / "restored", config=CONFIG) as node,
+        hms.connect(node.address) as connection,
+        connection.session() as session,
+    ):
+        found = [message.body for message in session.browser("late", oldest_first=True)]
+    assert found == [b"%d" % number for number in range(rounds)]
 
 
 def test_backups_are_listed_and_verified(made):
