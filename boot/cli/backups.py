@@ -1,7 +1,10 @@
 """hms backup: a copy of a node's store while it works, and a new store from one."""
 
+import json
+import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +35,8 @@ LATEST = "latest"
 @_TO
 @click.option("--since", default="", help="What came after this backup only; latest: the last.")
 @click.option("--rate", type=click.IntRange(1), help="So many MiB a second at most.")
-def create(target: Target, to: Path | None, since: str, rate: int | None) -> None:
+@click.option("--attended", is_flag=True, hidden=True, help="Another process seals: the console.")
+def create(target: Target, to: Path | None, since: str, rate: int | None, attended: bool) -> None:
     """Copy the store of a node that works, and verify the copy.
 
     The files of messages are part of it, and hms.conf; keys and passwords are not.
@@ -44,10 +48,14 @@ def create(target: Target, to: Path | None, since: str, rate: int | None) -> Non
     if since == LATEST:
         known = backups_in(to)
         since = known[-1].name if known else ""
-    with target.connection() as connection:
-        subject = _subject(target, connection, to, since)
+    with ExitStack() as opened:
+        if attended:
+            seals, tell = _asked_seal, _tell_progress
+        else:
+            seals, tell = _seals(opened.enter_context(target.connection()), to, since), _tell_nobody
+        subject, rate_bytes = _subject(target, seals), (rate or 0) << 20
         began_s = time.monotonic()
-        path, manifest = make(subject, to, base=since, bytes_a_second=(rate or 0) << 20)
+        path, manifest = make(subject, to, base=since, bytes_a_second=rate_bytes, tell=tell)
     size = sum(one.bytes for one in manifest.files)
     waiting = sum(manifest.counts.values())
     text = f"{path}: {size} bytes, up to {manifest.until_lsn - 1}, {waiting} messages wait"
@@ -56,14 +64,40 @@ def create(target: Target, to: Path | None, since: str, rate: int | None) -> Non
     target.say(text, said | {"seconds": round(time.monotonic() - began_s, 3)})
 
 
-def _subject(
-    target: Target, connection: Any, to: Path, since: str, *, is_shipped: bool = False
-) -> "Subject":
+def _seals(connection: Any, to: Path, since: str, *, is_shipped: bool = False) -> Callable[[], int]:
+    """Has the node seal its log; the first offset behind it."""
+    from hms.history.seals import seal  # noqa: PLC0415 - not for --help
+
+    about = {"to": str(to), "base": since} | ({"is_shipped": True} if is_shipped else {})
+    return lambda: seal(connection, "backup.create", **about)
+
+
+def _asked_seal() -> int:
+    """The same, by the process that has begun this one, with the login of its user: this one asks
+    for it in a line, and reads the answer."""
+    click.echo(json.dumps({"ask": "seal"}))
+    try:
+        said = json.loads(sys.stdin.readline())
+    except ValueError:
+        said = {"fault": "nobody answers who has the node seal its log"}
+    if "fault" in said:
+        raise click.ClickException(said["fault"])
+    return int(said["offset"])
+
+
+def _tell_progress(done: int, total: int) -> None:
+    click.echo(json.dumps({"done": done, "total": total}))
+
+
+def _tell_nobody(done: int, total: int) -> None:
+    """Who waits for the command sees its end."""
+
+
+def _subject(target: Target, seals: Callable[[], int]) -> "Subject":
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.boot.compose import hms_version  # noqa: PLC0415 - the same
     from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - the same
     from hms.history.backups.backup_creation import Subject  # noqa: PLC0415 - the same
-    from hms.history.seals import seal  # noqa: PLC0415 - the same
 
     config = target.config()
     node = config.node(target.node_name)
@@ -72,12 +106,7 @@ def _subject(
             feature="hms backup of a database store",
             instead="Use the database's own tools, and copy store/files with it.",
         )
-
-    def begin() -> int:
-        about = {"to": str(to), "base": since} | ({"is_shipped": True} if is_shipped else {})
-        return seal(connection, "backup.create", **about)
-
-    return Subject(node.store, node.name, begin, CronCalendar(), hms_version(), (config.path,))
+    return Subject(node.store, node.name, seals, CronCalendar(), hms_version(), (config.path,))
 
 
 @backup.command()
@@ -116,7 +145,7 @@ def ship(
         began_s = time.monotonic()
         try:
             with target.connection() as connection:
-                subject = _subject(target, connection, to, LATEST, is_shipped=True)
+                subject = _subject(target, _seals(connection, to, LATEST, is_shipped=True))
                 done = one_round(
                     subject, to, full_every_s=full_every, bytes_a_second=(rate or 0) << 20
                 )

@@ -38,6 +38,11 @@ WAITED_MAX, WAIT_POLL_S = 10_000, 0.2
 _TIMES = ("time", "expires", "due")
 
 
+_AT_EACH = click.option(
+    "--all-nodes", "at_each", is_flag=True, help="At each node of hms.conf, one after the other."
+)
+
+
 def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask; it asks on a terminal only."),
@@ -49,6 +54,7 @@ def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--strict", "is_strict", is_flag=True, help="Exit code 1 for what is left."),
         click.option("--all", "is_all", is_flag=True, help="All of them are meant."),
+        _AT_EACH,
     ):
         command = option(command)
     return selection_options(command)
@@ -61,21 +67,57 @@ def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
 @selection_options
 @click.option("--properties", default="", help="Whose values are shown: names, with commas.")
 @click.option("--count", "is_count", is_flag=True, help="Their number alone.")
-def list_(target: Target, place: str, properties: str, is_count: bool, **chosen: Any) -> None:
+@_AT_EACH
+def list_(
+    target: Target, place: str, properties: str, is_count: bool, at_each: bool, **chosen: Any
+) -> None:
     """What waits in PLACE, is delayed or in flight, as it arrived; 1,000 unless limited."""
-    with target.connection() as connection:
-        found = connection.admin.messages(place).where(**asked_for(**chosen))
-        if is_count:
-            outcome = found.count()
-            target.say(str(outcome.count), {"place": place, "count": outcome.count})
-            return
-        rows = found.list(properties.replace(",", " ").split())
-    tell_of_more(place, len(rows), chosen["limit"])
+    rows: list[dict[str, Any]] = []
+
+    def look(one: Target) -> None:
+        with one.connection() as connection:
+            found = connection.admin.messages(place).where(**asked_for(**chosen))
+            if is_count:
+                outcome = found.count()
+                one.say(str(outcome.count), {"place": place, "count": outcome.count})
+                return
+            listed = found.list(properties.replace(",", " ").split())
+        tell_of_more(place, len(listed), chosen["limit"])
+        rows.extend({"node": one.node_name, **row} if at_each else row for row in listed)
+
+    is_whole = True
+    if at_each:
+        is_whole = _at_each(target, look)
+    else:
+        look(target)
+    if not is_count:
+        _show_rows(target, place, rows, at_each=at_each)
+    if not is_whole:
+        sys.exit(1)
+
+
+def _show_rows(target: Target, place: str, rows: list[dict[str, Any]], *, at_each: bool) -> None:
     if not target.is_json:
-        rows = [_readable(row) for row in rows]
-    shown = (*LISTED, *(name for row in rows[:1] for name in row.get("properties", {})))
+        rows = [({"node": row["node"]} if at_each else {}) | _readable(row) for row in rows]
+    first = ("node", *LISTED) if at_each else LISTED
+    shown = (*first, *(name for row in rows[:1] for name in row.get("properties", {})))
     empty = f"no such message in {place}"
     show_table(target, rows, empty=empty, columns=shown, times=_TIMES)
+
+
+def _at_each(target: Target, work: Callable[[Target], object]) -> bool:
+    """Whether it was done at each node: one that refuses, or does not answer, is told, and the
+    others have theirs done."""
+    from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
+
+    is_whole = True
+    for one in target.each():
+        try:
+            work(one)
+        except HmsError as fault:
+            click.echo(f"{one.node_name}: {fault}", err=True)
+            is_whole = False
+    return is_whole
 
 
 def tell_of_more(place: str, shown: int, limit: int | None) -> None:
@@ -144,14 +186,28 @@ def view(
 @click.option("--to", required=True, help="The queue that gets them.")
 @click.option("--to-node", "node", default="", help="The queue is at this node of the cluster.")
 @click.option("--reset-count", is_flag=True, help="As if they had never been delivered.")
+@click.option(
+    "--break-order", is_flag=True, help="Of a global order too: its others wait no more for them."
+)
 @_changing
-def move(target: Target, place: str, to: str, node: str, reset_count: bool, **rest: Any) -> None:
+def move(
+    target: Target,
+    place: str,
+    to: str,
+    node: str,
+    reset_count: bool,
+    break_order: bool,
+    **rest: Any,
+) -> None:
     """Move messages to another queue; they keep id, time, priority, expiry and properties.
 
     With --to-node they go to that node's queue. What it does not take comes back, and is told; so
     is what is still on its way after 10 s, which goes on without this command.
     """
-    more = {"to": to, "reset_count": reset_count} | ({"node": node} if node else {})
+    if break_order and node:
+        raise click.UsageError("--break-order moves to a queue of this node: not with --to-node")
+    more: dict[str, Any] = {"to": to, "reset_count": reset_count}
+    more |= ({"node": node} if node else {}) | ({"break_order": True} if break_order else {})
     _change(target, place, "moved", "move", rest, **more)
 
 
@@ -206,9 +262,29 @@ def alter(
 def _change(
     target: Target, place: str, done: str, verb: str, rest: dict[str, Any], **more: Any
 ) -> None:
+    """At the node that is asked, or at each. Exit code 1: at one of them it was not done, or with
+    --strict not to all."""
+    at_each, is_strict, was_left = rest.pop("at_each"), rest.pop("is_strict"), list[bool]()
+
+    def work(one: Target) -> None:
+        was_left.append(_change_at(one, place, done, verb, dict(rest), **more))
+
+    is_whole = True
+    if at_each:
+        is_whole = _at_each(target, work)
+    else:
+        work(target)
+    if not is_whole or (is_strict and any(was_left)):
+        sys.exit(1)
+
+
+def _change_at(
+    target: Target, place: str, done: str, verb: str, rest: dict[str, Any], **more: Any
+) -> bool:
+    """Whether some that were meant were left."""
     is_all, is_dry, is_sure = rest.pop("is_all"), rest.pop("is_dry"), rest.pop("yes")
     is_atomic, is_paused = rest.pop("is_atomic"), rest.pop("is_paused")
-    wait_s, is_strict = rest.pop("wait_s") or 0, rest.pop("is_strict")
+    wait_s = rest.pop("wait_s") or 0
     if wait_s and is_atomic:
         raise click.UsageError("--wait and --atomic: what is in flight is no part of one record")
     chosen = asked_for(**rest)
@@ -222,7 +298,7 @@ def _change(
         if is_dry:
             outcome = getattr(found.dry_run(), verb)(**more)
             _say_outcome(target, place, f"would be {done}", outcome, gone=_gone(chosen, outcome))
-            return
+            return False
         confirm(
             f"{place}: {verb}", partial(getattr(found.dry_run(), verb), **more), is_sure=is_sure
         )
@@ -240,8 +316,7 @@ def _change(
         away = _await_arrival(found, before) if more.get("node") else {}
     gone = _gone(chosen, outcome)
     _say_outcome(target, place, done, outcome, away, gone=gone)
-    if is_strict and (gone or outcome.skipped_in_flight or outcome.skipped_ordered):
-        sys.exit(1)
+    return bool(gone or outcome.skipped_in_flight or outcome.skipped_ordered)
 
 
 def _gone(chosen: dict[str, Any], outcome: Any) -> int:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ class Target:
     node_name: str | None
     is_json: bool
     timeout_s: float = ANSWER_S
+    is_one_of_many: bool = False
+    """The command is given to several nodes, and each answer names its own."""
 
     def config(self) -> "Config":
         """The configuration, checked."""
@@ -75,7 +77,16 @@ class Target:
 
     def say(self, text: str, data: Any) -> None:
         """The text, or with --json the data."""
+        if self.is_one_of_many:
+            text, data = f"{self.node_name}: {text}", {"node": self.node_name, **data}
         click.echo(json.dumps(data, default=str) if self.is_json else text)
+
+    def each(self) -> "list[Target]":
+        """One for each node of the configuration."""
+        if self.address or self.node_name:
+            raise click.UsageError("--all-nodes is each node of hms.conf: name none")
+        config = self.config()
+        return [replace(self, node_name=n, is_one_of_many=True) for n in config.nodes]
 
 
 def address_and_store(path: Path) -> tuple[str, Path]:

@@ -36,6 +36,7 @@ class NodePages:
             **backups.orders,
             **configuration.orders,
         }
+        self.groups = (backups.group,)
 
     def close(self) -> None:
         """Nobody looks any more."""

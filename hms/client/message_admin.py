@@ -261,12 +261,20 @@ class AsyncMessages(_Selection):
         return await self._change("message.list", self._asked(is_dry=True), told)
 
     async def move(
-        self, to: str, *, reset_count: bool = False, node: str = "", told: Told | None = None
+        self,
+        to: str,
+        *,
+        reset_count: bool = False,
+        node: str = "",
+        break_order: bool = False,
+        told: Told | None = None,
     ) -> Outcome:
         """To another queue, with id, time, expiry, properties; QueueFull after whole chunks. node:
         the queue is at that one of the cluster; what it does not take comes back, and forwarded()
-        tells of it. NodeNotUp."""
-        asked = self._asked(to=to, is_count_reset=reset_count, **_at(node))
+        tells of it. NodeNotUp. break_order: of a global order too, whose other messages wait for
+        them no more; not to another node."""
+        breaks = {"is_order_broken": True} if break_order else {}
+        asked = self._asked(to=to, is_count_reset=reset_count, **_at(node), **breaks)
         return await self._change("message.move", asked, told)
 
     async def forwarded(self, ids: Iterable[str] = ()) -> dict[str, Any]:
@@ -366,12 +374,20 @@ class Messages(_Selection):
         return self._change("message.list", self._asked(is_dry=True), told)
 
     def move(
-        self, to: str, *, reset_count: bool = False, node: str = "", told: Told | None = None
+        self,
+        to: str,
+        *,
+        reset_count: bool = False,
+        node: str = "",
+        break_order: bool = False,
+        told: Told | None = None,
     ) -> Outcome:
         """To another queue, with id, time, expiry, properties; QueueFull after whole chunks. node:
         the queue is at that one of the cluster; what it does not take comes back, and forwarded()
-        tells of it. NodeNotUp."""
-        asked = self._asked(to=to, is_count_reset=reset_count, **_at(node))
+        tells of it. NodeNotUp. break_order: of a global order too, whose other messages wait for
+        them no more; not to another node."""
+        breaks = {"is_order_broken": True} if break_order else {}
+        asked = self._asked(to=to, is_count_reset=reset_count, **_at(node), **breaks)
         return self._change("message.move", asked, told)
 
     def forwarded(self, ids: Iterable[str] = ()) -> dict[str, Any]:

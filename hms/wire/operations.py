@@ -296,12 +296,14 @@ class NamePlace(Operation, frozen=True):
 
 class MoveMessages(SelectMessages, frozen=True):
     """to: the queue that gets them; is_count_reset: as if they had never been delivered; node: the
-    name of another one that has the queue; is_from_sender: each is put as if its sender did it."""
+    name of another one that has the queue; is_from_sender: each is put as if its sender did it;
+    is_order_broken: of a global order too, whose others wait for them no more."""
 
     to: Text = ""
     is_count_reset: bool = False
     node: Name = ""
     is_from_sender: bool = False
+    is_order_broken: bool = False
 
 
 class ReturnLetters(SelectMessages, frozen=True):

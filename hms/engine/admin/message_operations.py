@@ -231,7 +231,8 @@ def _relocated(
     chunk, place = find(state, found, asked), found.place
     if place is None or not chunk.messages:
         return said(chunk)
-    going = [m for m in chunk.messages if how.is_copy or may_go(place, m)]
+    breaks = isinstance(asked, ops.MoveMessages) and asked.is_order_broken
+    going = [m for m in chunk.messages if how.is_copy or may_go(place, m, breaks_order=breaks)]
     ordered = len(chunk.messages) - len(going)
     if target is not None and isinstance(asked, ops.MoveMessages) and asked.is_from_sender:
         for message in going:
@@ -256,13 +257,15 @@ def _relocated(
     return said(chunk, going, skipped_ordered=ordered, later=later)
 
 
-def may_go(place: Place, message: StoredMessage) -> bool:
-    """Not what others have to wait for: parts of a gathered group, or of a global order; nor what
-    is delayed and whose body is not in memory."""
+def may_go(place: Place, message: StoredMessage, *, breaks_order: bool = False) -> bool:
+    """Not what others have to wait for: parts of a gathered group, or, unless it is to be broken,
+    of a global order; nor what is delayed and whose body is not in memory."""
     groups, line = place.line.groups, place.line
     if message.is_paged and line.delayed.find(message.id) is not None:
         return False
-    return groups is None or not groups.is_binding(message)
+    if groups is None or not groups.is_binding(message):
+        return True
+    return breaks_order and groups.is_ordered(message)
 
 
 def _delete(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, Any]:

@@ -204,6 +204,10 @@ class MessageGroups:
         """Whether others wait for it, as of a gathered group or a global order."""
         return isinstance(self._of.get(message.id), GatheredGroup | OrderGroup)
 
+    def is_ordered(self, message: StoredMessage) -> bool:
+        """Whether it belongs to a global order."""
+        return isinstance(self._of.get(message.id), OrderGroup)
+
     def owned_count(self, consumer: ConsumerView) -> int:
         """How many groups are this consumer's."""
         return len(self._owned.get(consumer, ()))

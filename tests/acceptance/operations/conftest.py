@@ -53,15 +53,15 @@ def serving():
 
         sessions = Sessions(connect, is_secured=is_secured)
         link = NodeLink(connect)
-        further = {}
+        further, more = {}, ()
         if config_file is not None:
             about = NodePages(NodePlace(config_file, load(config_file).node().name))
             closing.append(about.close)
-            further = {"pages": about.pages, "orders": about.orders}
+            further, more = {"pages": about.pages, "orders": about.orders}, about.groups
         files = Files()
         place = HistoryPlace(lambda: store, address)
         past = history or History(place)
-        groups = (files.group, past.group, Rules(rules, lambda: NOW_MS).group)
+        groups = (files.group, past.group, Rules(rules, lambda: NOW_MS).group, *more)
         console = Console("node1", health, sessions, groups, **further)
         site = Site("node1", health, link, "", 1000, console.handle)
         server = WebServer("127.0.0.1", 0, site.handle, uploads=console.uploads)

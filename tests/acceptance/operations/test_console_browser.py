@@ -244,6 +244,7 @@ def of_the_node(operator):
     watched.press("nav a[href='/backups']")
     operator.look("backups")
     assert MARKUP.replace("/", "") in page.locator("main").inner_text()
+    make_a_backup(operator)
     watched.reach("tbody input")
     page.keyboard.press("Space")
     watched.press("button[value=verify_backup]")
@@ -252,6 +253,18 @@ def of_the_node(operator):
     operator.look("configuration")
     watched.press("main tbody a")
     operator.look("section", LOOKS[1:3])
+
+
+def make_a_backup(operator):
+    """From the list, and back to it, where it says how far it is."""
+    watched = operator.watched
+    watched.press("main a[href='/backup']")
+    operator.look("backup")
+    watched.type("input[name=rate]", "900")
+    watched.press("main form button")
+    said = operator.page.locator(SAID).inner_text()
+    assert said.startswith("A backup is being made;")
+    operator.look("backups-made", LOOKS[1:3])
 
 
 def of_letters(operator, session):

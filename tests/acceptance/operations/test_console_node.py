@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import sys
 import time
 from html import unescape
 from urllib.parse import quote
@@ -306,6 +308,115 @@ def test_backups_are_listed_with_their_age_and_verified(node, browser, folder):
     assert segment.name in unescape(keeper.get("/backups"))
     (folder / later / "manifest.json").write_text("{}")
     assert "it is no manifest of a backup" in unescape(keeper.get("/backups"))
+
+
+def begin(keeper, **given):
+    """Post the form, and say what the page says then."""
+    form = {"token": keeper.token(), **given}
+    status, text, headers = keeper.ask("POST", "/backup", form)
+    return keeper.get(headers["Location"]) if status == 303 else unescape(text)
+
+
+def send_much(node, mebibytes=4):
+    """Into the queue, where it waits."""
+    with hms.connect(node.address) as root, root.session() as session:
+        producer = session.producer("orders")
+        for _ in range(8 * mebibytes):
+            producer.send(os.urandom(1 << 17))
+
+
+def test_a_backup_is_made_by_the_login_of_who_asks_for_it(node, browser, folder):
+    """The node seals its log for the user of the console, once, and the audit has that name; the
+    next one follows it."""
+    keeper = browser("keeper")
+    before = len(audit(node, command="backup.create", result="ok"))
+    asked = unescape(keeper.get("/backup"))
+    assert f"copies it to {folder} and recovers" in asked
+    assert "Only what came after" not in asked
+    assert "A backup is being made" in begin(keeper)
+    wait_until(lambda: ": made " in keeper.get("/backups"), 60)
+    (full,) = backups_in(folder)
+    assert f": made {full.name} in" in keeper.get("/backups")
+    assert "when it was made" in keeper.get("/backups")
+    (row,) = audit(node, command="backup.create", result="ok")[before:]
+    assert row["user"] == "keeper"
+    assert f"Only what came after {full.name}" in unescape(keeper.get("/backup"))
+    begin(keeper, follows="yes", rate="100")
+    wait_until(lambda: len(backups_in(folder)) == 2, 60)
+    later = backups_in(folder)[-1]
+    assert f'"base": "{full.name}"' in (later / "manifest.json").read_text()
+    run(node, "backup", "verify", str(later))
+    assert not list(folder.glob(".part*"))
+
+
+def test_one_backup_is_made_at_a_time_and_one_that_is_killed_leaves_nothing(node, browser, folder):
+    """The page says how far it is; a second one, and a verification, is refused meanwhile, without
+    a word in the audit."""
+    send_much(node)
+    keeper = browser("keeper")
+    begin(keeper, rate="1")
+    wait_until(lambda: list(folder.glob(".part-*")), 60)
+    assert re.search(r"A backup is being made since [-0-9: ]+:", keeper.get("/backups"))
+    before = len(audit(node, command="backup.create"))
+    assert "Something is made or verified already" in begin(keeper)
+    assert len(audit(node, command="backup.create")) == before
+    (part,) = folder.glob(".part-*")
+    os.kill(int(part.name.removeprefix(".part-")), signal.SIGKILL)
+    wait_until(lambda: "no backup was made: it was ended" in keeper.get("/backups"), 60)
+    assert not list(folder.iterdir())
+    begin(keeper)
+    wait_until(lambda: ": made " in keeper.get("/backups"), 60)
+
+
+def test_who_may_not_operate_the_node_makes_no_backup(node, browser, folder):
+    """Nor does another site, nor a form without the session's token, nor a wrong rate."""
+    viewer, keeper = browser("viewer"), browser("keeper")
+    before = len(audit(node, command="backup.create", result="ok"))
+    assert "HMS-1030" in begin(viewer)
+    assert "the session is over" in begin(keeper, token="x").lower()
+    form = {"token": keeper.token()}
+    assert keeper.ask("POST", "/backup", form, Origin="http://evil.example")[0] == 400
+    for rate in ("fast", "-1", "9" * 40):
+        assert "A rate is a number" in begin(keeper, rate=rate)
+    assert audit(node, user="viewer", result=1030)
+    assert len(audit(node, command="backup.create", result="ok")) == before
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_a_place_that_takes_no_backup_is_told_before_the_node_seals(node, browser, folder):
+    """Where its folder should be lies a file."""
+    keeper = browser("keeper")
+    before = len(audit(node, command="backup.create"))
+    folder.parent.joinpath("kept").write_text("a file")
+    try:
+        assert "may not write to" in unescape(keeper.ask("GET", "/backup")[1])
+        assert "may not write to" in begin(keeper)
+    finally:
+        folder.unlink()
+    assert len(audit(node, command="backup.create")) == before
+
+
+def test_a_backup_that_begins_anew_asks_for_another_seal(node, browser, folder, tmp_path):
+    """The log may have moved on: the process asks again, and the node seals for the same user."""
+    asks = tmp_path / "asks"
+    lines = [
+        "#!/bin/sh",
+        *['echo \'{"ask": "seal"}\'; read answer; echo "$answer" >> ' + str(asks)] * 2,
+        'echo \'{"done": 1, "total": 2}\'; echo "why it failed" >&2; exit 1',
+    ]
+    script = tmp_path / "script"
+    script.write_text("\n".join(lines))
+    script.chmod(0o700)
+    keeper = browser("keeper")
+    before = len(audit(node, command="backup.create", result="ok"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(script))
+        begin(keeper)
+        wait_until(lambda: "no backup was made: why it failed" in keeper.get("/backups"), 60)
+    first, second = (json.loads(line)["offset"] for line in asks.read_text().splitlines())
+    assert first < second
+    done = audit(node, command="backup.create", result="ok")[before:]
+    assert [row["user"] for row in done] == ["keeper", "keeper"]
 
 
 def test_very_many_backups_are_shown_some_at_a_time(browser, folder):

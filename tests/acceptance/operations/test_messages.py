@@ -633,3 +633,42 @@ def test_each_message_is_in_one_place_whenever_the_node_is_killed(node, record_p
     assert {n for n, count in there.items() if count > 1} == set()
     assert beside.received & {*there} == set()
     assert wanted - {*there} - beside.seen == set(), "lost"
+
+
+def test_a_command_for_all_nodes_is_done_at_each_and_tells_of_each(tmp_path):
+    """One that does not answer keeps nobody else from it, and the exit code says so."""
+    file = tmp_path / "hms.conf"
+
+    def run(*words, code=0):
+        done = CliRunner().invoke(main, [*words, "--all-nodes", "--config", str(file)])
+        assert done.exit_code == code, done.output
+        return done.output.splitlines()
+
+    def configure(*addresses):
+        sections = [
+            f'[node.N{n}]\nlisten = ["{address}"]\nstore = "store{n}"\nHMSINDEX = {n}\n'
+            for n, address in enumerate(addresses, 1)
+        ]
+        file.write_text("\n".join([*sections, "[hms.queue.orders]", "[hms.queue.late]"]))
+
+    with hms.testing.node(config=CONFIG) as one, hms.testing.node(config=CONFIG) as two:
+        fill(one, 3)
+        fill(two, 2)
+        configure(one.address, two.address)
+        place = "queue:orders"
+        assert run("message", "list", place, "--count") == ["N1: 3", "N2: 2"]
+        rows = json.loads("".join(run("message", "list", place, "--json")))
+        assert [row["node"] for row in rows] == ["N1"] * 3 + ["N2"] * 2
+        said = run("message", "move", place, "--to", "late", "--selector", "N = 0", "--json")
+        moved = [json.loads(line) for line in said]
+        assert [(row["node"], row["moved"]) for row in moved] == [("N1", 1), ("N2", 1)]
+        assert held(one, "late") == held(two, "late") == {0: 1}
+        two.stop()
+        *others, last = run("message", "delete", place, "--all", code=1)
+        assert others[0] == "N1: queue:orders: 2 deleted"
+        assert last.startswith("N2: HMS-")
+        assert held(one, "orders") == {}
+        done = CliRunner().invoke(
+            main, ["message", "list", place, "--all-nodes", "--connect", one.address]
+        )
+        assert (done.exit_code, "name none" in done.output) == (2, True)

@@ -52,6 +52,7 @@ GIVEN = {
     "is_id_taken": True,
     "is_newest": True,
     "is_on": False,
+    "is_order_broken": True,
     "is_ready": True,
     "is_shipped": True,
     "kind": "delayed",

@@ -196,3 +196,39 @@ def test_the_stamps_of_a_transaction_count_in_its_size(rig):
         _send(rig, *[""] * 2_000, session=TRANSACTED)
     rig.commit()
     assert max(len(payload) for _, payload in rig.log) <= 20_000
+
+
+def _move(rig, **given):
+    """An operator moves what is in "plain" to "late"."""
+    asked = {"place": "queue:plain", "to": "late", **given}
+    return rig.run(lambda fx: rig.engine.administer("message.move", asked, rig.now_ms, fx))
+
+
+def test_an_operator_takes_a_message_out_of_an_order_only_when_told_to_break_it(rig):
+    """The next one then waits for it no more, here and after a crash; at its new queue it stands in
+    the order that is there."""
+    _send(rig, "1", "2", "3")
+    _send(rig, "4", queue="late")
+    rig.consume("c", credit=1)
+    (second,) = [m for m in rig.line().everything() if bytes(m.payload[m.head_bytes :]) == b"2"]
+    said = _move(rig, is_all=True)
+    assert (said["count"], said["skipped_ordered"], said["skipped_in_flight"]) == (0, 2, 1)
+
+    said = _move(rig, ids=f"{second.id:012x}", is_order_broken=True)
+
+    assert (said["count"], said["skipped_ordered"]) == (1, 0)
+    rig.acknowledge("c")
+    assert rig.credit("c", 1) == ["3"]
+    rig.boot()
+    assert rig.consume("c", credit=9) == ["3"]
+    assert rig.consume("d", "late", credit=9) == ["2"]
+    rig.acknowledge("d")
+    assert rig.taken("d") == ["4"]
+
+
+def test_a_gathered_group_stays_whole_however_its_order_is_broken(rig):
+    """Its parts are worth nothing alone."""
+    rig.send("1", "lists", JMSXGroupID="g", JMSXGroupSeq=1)
+    asked = {"place": "queue:lists", "to": "late", "is_all": True, "is_order_broken": True}
+    said = rig.run(lambda fx: rig.engine.administer("message.move", asked, rig.now_ms, fx))
+    assert (said["count"], said["skipped_ordered"]) == (0, 1)
