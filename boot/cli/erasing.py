@@ -52,6 +52,7 @@ class _Place(NamedTuple):
 @click.option("--user", help="What a user sent, its durable subscriptions hold, and its schedules.")
 @click.option("--selector", help="Messages that a selector chooses, in every place.")
 @click.option("--property", "pair", metavar="NAME=VALUE", help="Messages with that property.")
+@click.option("--reason", default="", help="Why, for the audit, without the person's name.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Say what is there, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def erase(
@@ -59,20 +60,28 @@ def erase(
     user: str | None,
     selector: str | None,
     pair: str | None,
+    reason: str,
     is_dry: bool,
     yes: bool,
 ) -> None:
     """Remove a person's messages from queues, durable subscriptions, dead letters and what is
-    retained, overwrite them in the log and the history, and say of each place what is gone."""
+    retained, overwrite them in the log and the history, and say of each place what is gone. The
+    audit has the reason, and at the end the counts."""
     if [bool(user), bool(selector), bool(pair)].count(True) != 1:
         raise click.UsageError("give one of --user, --selector and --property")
+    if not (is_dry or reason.strip()):
+        raise click.UsageError("give --reason: the audit keeps why; it does not name the person")
     if not (is_dry or yes):
         click.confirm("Erase for good?", abort=True, err=True)
     chosen, words = _asked(user, selector, pair or "")
+    by = "user" if user else "selector" if selector else "property"
     with target.connection() as connection:
+        order = 0 if is_dry else _begun(connection, by, reason.strip())
         rows = list(_of_owner(connection, user, is_dry)) if user else []
         rows += _of_selector(connection, chosen, is_dry)
         rows += _files(target, connection, Erasure(chosen, words), bool(user), is_dry)
+        if not is_dry:
+            _ended(connection, order, rows, is_json=target.is_json)
     shown = [row._asdict() for row in rows if row.found]
     show_table(target, shown, empty="Nothing is there.")
 
@@ -88,6 +97,19 @@ def forget(target: Target, user: str) -> list[str]:
                 done.append(f"subscription:{row['name']}")
         done += [row.place for row in _of_schedules(connection, is_dry=False, owner=user)]
     return done
+
+
+def _begun(connection: Any, by: str, reason: str) -> int:
+    """The audit has it before anything is done; the number of its record, 0 at an open node."""
+    told = connection.administer("erasure.begin", {"by": by, "reason": reason})
+    return int(told["audit"])
+
+
+def _ended(connection: Any, order: int, rows: list[_Place], *, is_json: bool) -> None:
+    counts = {word: sum(getattr(row, word) for row in rows) for word in _Place._fields[1:]}
+    connection.administer("erasure.end", {"order": order, **counts})
+    if order and not is_json:
+        click.echo(f"Record {order} of the audit has the reason.", err=True)
 
 
 def _end(connection: Any, asked: dict[str, Any]) -> None:

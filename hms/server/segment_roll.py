@@ -3,6 +3,7 @@ those leave it that hold what was erased.
 
 log.seal, backup.create    -> {"offset": the first one that does not lie in a sealed segment}
 backup.verify              -> {}: who reads backups is told that it may, and the audit of it
+erasure.begin, erasure.end -> {"audit": the number of its record, 0 at an open node}
 store.finalize             -> {"format_before", "format": the newest, which the next segment has}
 log.erase                  -> {"live": of the ids, those that wait; "first": the first segment whose
                                live messages were not told again}
@@ -15,12 +16,21 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import StoreFull
 from hms.store.interface import Store
-from hms.wire.operations import EraseLog, FinalizeStore, VerifyBackup
+from hms.wire.operations import (
+    BeginErasure,
+    EndErasure,
+    EraseLog,
+    FinalizeStore,
+    VerifyBackup,
+)
 
 __all__ = ["SEGMENT_OPERATIONS", "SegmentOperations"]
 
 SEGMENT_OPERATIONS = frozenset(
-    ("log.seal", "backup.create", "backup.verify", "log.erase", "store.finalize")
+    (
+        *("log.seal", "backup.create", "backup.verify", "log.erase", "store.finalize"),
+        *("erasure.begin", "erasure.end"),
+    )
 )
 T = TypeVar("T")
 _NOT_READY = "no further segment is prepared yet; ask again in a moment"
@@ -44,6 +54,8 @@ class SegmentOperations:
             return self._erase(arguments)
         if isinstance(arguments, VerifyBackup):
             return {}
+        if isinstance(arguments, BeginErasure | EndErasure):
+            return {"audit": self._engine.state.operation}
         if isinstance(arguments, FinalizeStore):
             self._check_format(int(str(self._store.describe()["newest_store_format"])))
             before, now = self._begun(self._store.finalize, fx)

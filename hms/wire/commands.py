@@ -264,6 +264,8 @@ _OPERATIONS = (
     _operation("resource.report", ops.ReportResources, _A.RECOVER, "transaction", _R.ONCE),
     _operation("log.seal", ops.Nothing, _A.OPERATE, "node", _R.ONCE),
     _operation("log.erase", ops.EraseLog, _A.OPERATE, "node", _R.ONCE),
+    _operation("erasure.begin", ops.BeginErasure, _A.OPERATE, "node", _R.ONCE),
+    _operation("erasure.end", ops.EndErasure, _A.OPERATE, "node", _R.ONCE),
     _operation("store.finalize", ops.FinalizeStore, _A.OPERATE, "node", _R.ONCE),
     _operation("backup.create", ops.CreateBackup, _A.OPERATE, "node", _R.ONCE),
     _operation("backup.verify", ops.VerifyBackup, _A.OPERATE, "node", _R.ONCE),

@@ -16,6 +16,7 @@ __all__ = [
     "AlterDestination",
     "AlterMessages",
     "BanClient",
+    "BeginErasure",
     "ChangeGrant",
     "ClearRetained",
     "CloseClient",
@@ -25,6 +26,7 @@ __all__ = [
     "DeleteDestination",
     "DeleteSubscription",
     "DrainNode",
+    "EndErasure",
     "ForwardedMessages",
     "ListClients",
     "ListDestinations",
@@ -230,6 +232,23 @@ class VerifyBackup(Operation, frozen=True):
 
 class FinalizeStore(Operation, frozen=True):
     """From now on the newest format is written, which the release before cannot read."""
+
+
+class BeginErasure(Operation, frozen=True):
+    """Somebody is to erase what belongs to a person, for the audit: the orders that do it follow.
+    by: user, selector or property, not which; reason: why."""
+
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    by: Name = ""
+
+
+class EndErasure(Operation, frozen=True):
+    """What came of it, over all places. order: the number of its begin in the audit."""
+
+    order: U63 = 0
+    found: U63 = 0
+    erased: U63 = 0
+    pending: U63 = 0
 
 
 class EraseLog(Operation, frozen=True):

@@ -591,7 +591,7 @@ def test_a_person_is_erased_from_each_copy_on_its_own_machine(tmp_path, arbiter)
                 producer.send(hms.Message(b"to " + person.encode(), properties={"person": person}))
             mine = session.consumer("orders", selector="person = 'ann'")
             assert mine.receive(WAIT_S).body == b"to ann"
-        asked = ("erase", "--property", "person=ann", "--yes", "--json")
+        asked = ("erase", "--property", "person=ann", "--reason", "r", "--yes", "--json")
         other = "copy {} of the log: give the command on its machine as well"
         for one, name, waiting in ((a, "b", [1, 1, 0]), (b, "a", None)):
             code, said = hms_command(one, *asked)

@@ -1,6 +1,7 @@
 """hms erase: what belongs to a person leaves every place where it waits, and each place is told."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -58,7 +59,7 @@ def run(*words, code=0):
 
 
 def erased(*words):
-    rows = json.loads(run("erase", *words, "--json"))
+    rows = json.loads(run("erase", *words, "--reason", "letter 7", "--json"))
     return {row["place"]: (row["found"], row["erased"], row["pending"]) for row in rows}
 
 
@@ -259,6 +260,26 @@ def test_what_a_user_sent_and_owns_is_erased_and_forgotten(node):
 def test_what_is_to_be_erased_has_to_be_said(words):
     """And nothing is changed otherwise."""
     assert CliRunner().invoke(main, ["erase", *words, "--yes"], prog_name="hms").exit_code
+
+
+def test_the_audit_has_why_and_what_came_of_it(node):
+    """Before anything is done, and with the counts at the end; neither names the person."""
+    fill(node, "v")
+    asked = ("erase", "--property", "person=bob v", "--yes")
+    assert "--reason" in run(*asked, code=2)
+    assert "--reason" in run(*asked, "--reason", "  ", code=2)
+
+    number = int(re.search(r"Record (\d+)", run(*asked, "--reason", "letter 7"))[1])
+
+    rows = [json.loads(line) for line in run("audit", "export").splitlines()][number - 1 :]
+    begun, *steps, ended = [row for row in rows if row["user"] == "root"]
+    assert (begun["command"], begun["result"]) == ("erasure.begin", "ok")
+    assert json.loads(begun["arguments"]) == {"reason": "letter 7", "by": "property"}
+    assert "message.delete" in {row["command"] for row in steps}
+    counts = json.loads(ended["arguments"])
+    assert (ended["command"], counts["order"]) == ("erasure.end", number)
+    assert counts["found"] == counts["erased"] > 0
+    assert not [row for row in rows if "bob" in row["arguments"]]
 
 
 class Died(BaseException):

@@ -167,6 +167,8 @@ ARGUMENTS = {
     "user.list": {},
     "role.list": {},
     "backup.verify": {"backup": "/backup/1"},
+    "erasure.begin": {"reason": "asked for in letter 7"},
+    "erasure.end": {"order": 1},
 }
 EVERYTHING = [
     f"{action} {kind}:{'#' if kind == 'topic' else '*'}"
