@@ -87,7 +87,7 @@ class AuditChecks:
         """With the latest record that each other node remembers of this one."""
         questions = dict(cluster.audits.questions)
         self._for = self._number, questions
-        known = list(cluster.audits.claims.values())
+        known = [one for claimed in cluster.audits.claims.values() for one in claimed.items()]
         known += [(one.known_number, one.known_head) for one in questions.values()]
         anchors = sorted({f"{number}:{head.hex()}" for number, head in known if number})
         words = [*self._command, *(word for one in anchors for word in ("--anchor", one))]

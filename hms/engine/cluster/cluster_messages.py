@@ -22,6 +22,8 @@ POLICY_BYTES_MAX = WORD_BYTES_MAX - 1024
 MESSAGES_PER_OFFER_MAX = 1024
 VERSION_END = 1 << 48
 """Versions of an entry are below: each change makes one more of them."""
+HEADS_MAX = 4
+"""So many records of its audit a node remembers of another one."""
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]
 _Hash = Annotated[bytes, msgspec.Meta(max_length=32)]
 _Name = Annotated[str, msgspec.Meta(max_length=1024)]
@@ -120,13 +122,15 @@ class Policy(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 class AuditHead(msgspec.Struct, frozen=True, array_like=True, tag="h"):
-    """The last record of the audit of the node that speaks, and what it remembers as the last one
-    of the node that hears; number 0: none."""
+    """The last record of the audit of the node that speaks, and one that it remembers of the node
+    that hears; number 0: none. shown: those of its own that it was asked for so, as they are now;
+    the release before shows none."""
 
     number: _Count
     head: _Hash
     known_number: _Count = 0
     known_head: _Hash = b""
+    shown: Annotated[tuple[tuple[_Count, _Hash], ...], msgspec.Meta(max_length=HEADS_MAX)] = ()
 
 
 class AuditAsk(msgspec.Struct, frozen=True, array_like=True, tag="u"):

@@ -44,6 +44,10 @@ class AuditChain:
             if len(self._recent) > RECENT_MAX:
                 del self._recent[next(iter(self._recent))]
 
+    def hash_of(self, number: int) -> bytes | None:
+        """Of one of the last RECENT_MAX records; None of others."""
+        return self._recent.get(number)
+
     def differs(self, number: int, head: bytes) -> str:
         """Which record somebody remembers that is none of this chain; "" when it is one, or is
         older than the last RECENT_MAX."""
