@@ -1,5 +1,7 @@
 """From a checked configuration to what the parts of a node are told."""
 
+import grp
+import os
 import re
 import zlib
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from hms.engine.settings import (
     EngineSettings,
     SubscriptionSettings,
 )
-from hms.errors.catalogue import NotPrimary
+from hms.errors.catalogue import InvalidArgument, NotPrimary
 from hms.server.broker import Identity
 from hms.server.byte_ledger import Ledger
 from hms.server.configured_listeners import Declared
@@ -157,8 +159,24 @@ def gateway_limits(node: Node, descriptors: int = 1 << 20) -> GatewayLimits:
         heartbeat_s=node.heartbeat_s,
         pending_bytes_per_peer=PENDING_BYTES_PER_PEER + node.max_message_bytes,
         ipc_mode=int(node.ipc_mode, 8),
+        ipc_gid=_gid(node.ipc_group),
         peers_per_address_max=node.max_connections_per_address,
     )
+
+
+def _gid(group: str | None) -> int:
+    """The number of a group to whom the node may give a file, -1 for none; InvalidArgument."""
+    if group is None:
+        return -1
+    try:
+        found = grp.getgrnam(group).gr_gid
+    except KeyError as fault:
+        detail = f"this machine has no group {group!r}"
+        raise InvalidArgument(what="ipc_group", detail=detail) from fault
+    if os.geteuid() and found not in (os.getegid(), *os.getgroups()):
+        detail = f"the user of the node is not in the group {group!r}"
+        raise InvalidArgument(what="ipc_group", detail=detail)
+    return found
 
 
 def not_primary(config: Config, node: Node, primary: str, epoch: int) -> NotPrimary:

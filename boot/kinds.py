@@ -28,6 +28,7 @@ SERVICE_CHARACTERS_MAX = 127
 
 _SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _TCP = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:\[\]/]+):(\d{1,5})")
 
@@ -185,6 +186,25 @@ def variable_names(value: Any) -> tuple[str, ...]:
     if not good:
         raise Refused(f'must be a list of names such as ["NAME"], not {shown(value)}')
     return tuple(value)
+
+
+def group(value: Any) -> str:
+    """The name of a group of the operating system."""
+    if not isinstance(value, str) or not _GROUP.fullmatch(value):
+        raise Refused(f"must be the name of a group of this machine, not {shown(value)}")
+    return value
+
+
+def anchor_way(value: Any) -> tuple[str, ...]:
+    """syslog, or a command as a list of words."""
+    if value in ("syslog", ["syslog"]):
+        return ("syslog",)
+    words = value if isinstance(value, list) else []
+    if not words or not all(isinstance(word, str) and word and "\0" not in word for word in words):
+        raise Refused(f'must be "syslog", or a list such as ["/usr/bin/keep"], not {shown(value)}')
+    if not words[0].startswith("/"):
+        raise Refused(f"the path of {shown(words[0])} must be absolute, such as /usr/bin/keep")
+    return tuple(words)
 
 
 def service(value: Any) -> str:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from hms.boot import compose
+from hms.boot.audit_anchors import AuditAnchors, Head
 from hms.boot.ban_file import BanFile
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
@@ -49,9 +50,10 @@ from hms.boot.server_keys import make_server_keys
 from hms.boot.servers import Servers
 from hms.boot.standby import Taken, take_store
 from hms.boot.switching import Switching
-from hms.boot.withheld_variables import named_by_node
+from hms.boot.withheld_variables import has_secrets, named_by_node
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
 from hms.engine.effects import Effects
+from hms.engine.engine import Engine
 from hms.errors.catalogue import (
     LeadershipLost,
     NodeFailed,
@@ -88,6 +90,10 @@ BATCH_BYTES = 8 << 20
 WARN_S = 3600
 DRAIN_TIMEOUT_S = 30.0
 SERVERS_TIMEOUT_S = 15.0
+DEBUGGER_ALLOWED = (
+    "allow_debugger: processes of the node's user may read passwords and messages in its memory, "
+    "and a crash may write them to a core file"
+)
 _STANDARD_FDS = (1, 2)
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
@@ -171,16 +177,13 @@ class NodeProcess:
             linking.ring = self._gateway.wake
         self._server_keys = make_server_keys(config, node, self._securing, self._gateway.rekey)
         self._scheduler = EvenScheduler(self._on_fault)
-        secured = self._securing
         self._servers = Servers(
             config,
             node,
             on_ended=self._broker.server_ended,
-            secret=lambda: (
-                named_by_node(config, node)
-                | (set() if secured is None else secured.secret_variables())
-            ),
+            secret=self._secret_variables,
         )
+        self._anchors = self._audit_anchors()
         self._watch = Watch(
             self._broker,
             self._journal,
@@ -253,6 +256,13 @@ class NodeProcess:
         secured = {} if own is None else {"policy_rejected": own.rejected}
         secured |= {} if own is None else {"policy_differs": own.differs}
 
+        is_open = self._node.allow_debugger and has_secrets(self._config, self._node)
+        debugger_allowed = DEBUGGER_ALLOWED if is_open else ""
+
+        def audit_broken() -> str:
+            heads = None if cluster is None else cluster.audits
+            return audit.broken or ("" if heads is None else heads.broken or heads.doubted)
+
         def certificates() -> Iterator[Path]:
             yield from filter(None, files)
             yield from () if own is None else own.certificates()
@@ -263,13 +273,37 @@ class NodeProcess:
             growth=self._journal.growth,
             servers=self._servers.describe,
             listeners_missing=self._broker.monitor.listeners_missing,
-            audit_broken=lambda: audit.broken or ("" if cluster is None else cluster.audits.broken),
+            audit_broken=audit_broken,
+            anchor_not_sent=lambda: "" if self._anchors is None else self._anchors.fault,
+            debugger_allowed=lambda: debugger_allowed,
             copy_damaged=self._damage,
             certificates=certificates,
             copies=self._taken.troubles,
             addresses_locked=tuple if own is None else own.addresses_locked,
             **secured,
         )
+
+    def _secret_variables(self) -> set[str]:
+        """What other programs that the node starts do not get."""
+        found = named_by_node(self._config, self._node)
+        return found if self._securing is None else found | self._securing.secret_variables()
+
+    def _audit_anchors(self) -> AuditAnchors | None:
+        """None for a node that sends none."""
+        way, journal, look = self._node.audit_anchor, self._journal, self._broker.look
+        if way is None:
+            return None
+
+        def head(engine: Engine) -> Head:
+            audit = engine.state.audit
+            return Head(audit.number, audit.head.hex(), journal.last_lsn)
+
+        def environment() -> dict[str, str]:
+            secret = self._secret_variables()
+            return {name: text for name, text in os.environ.items() if name not in secret}
+
+        about = lambda: look(head), lambda: journal.durable_lsn, environment
+        return AuditAnchors(self._node.name, way, *about)
 
     def _damage(self) -> str:
         """Of a copy of a replicated log."""
@@ -463,6 +497,8 @@ class NodeProcess:
             "date",
             run_date=at,
             id="due",
+        if self._anchors is not None:
+            self._anchors.look()
             replace_existing=True,
             misfire_grace_time=None,
         )
@@ -647,12 +683,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     keep_freed_memory()
     try:
+        if self._anchors is not None:
+            self._anchors.close()
         compose.clock_ms.check()
         config = load(given.config)
         node = config.node(given.node)
         _log_to_stderr(node.log_level, node.log_format, node.name)
         os.environ[FORMAT_VARIABLE] = node.log_format
-        if node.security is not None or named_by_node(config, node):
+        if has_secrets(config, node) and not node.allow_debugger:
             keep_memory_private()
         return _run(config, node, given, environment)
     except _Ended:

@@ -34,6 +34,13 @@ class PolicySharing:
         names = sorted(peer.name for peer in peers if peer.is_up and policy.differs(peer.index))
         return f"{', '.join(names)} hold another policy" if names else ""
 
+    def is_first(self) -> bool:
+        """Whether this node writes what somebody has to, without an order: it has the lowest index
+        of all, and all are up and hold the same."""
+        peers = self._cluster.peers.values()
+        is_lowest = all(self._index < peer.index for peer in peers)
+        return is_lowest and all(peer.is_up for peer in peers) and not self.differs()
+
     def look(
         self, held: SecurityDocument, change: Callable[[Callable[[Effects, int], None]], None]
     ) -> None:

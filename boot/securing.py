@@ -5,12 +5,16 @@ import grp
 import logging
 import os
 import pwd
+import stat
+import time
 from collections import deque
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from hms.boot.audit_checks import AuditChecks, verify_command
 from hms.boot.entries import Config, Listener, Node
@@ -31,7 +35,7 @@ from hms.server.logins.authorization import Authorization
 from hms.server.logins.callers import Caller, network_text
 from hms.server.logins.identities import Identities
 from hms.server.logins.live_changes import LiveChanges
-from hms.server.logins.login_gate import LoginGate
+from hms.server.logins.login_gate import LISTENERS_OFFER, LoginGate
 from hms.server.logins.login_workers import LoginWorkers
 from hms.server.logins.outside_logins import WORKERS as OUTSIDE_WORKERS
 from hms.server.logins.outside_logins import OutsideLogins, make_authenticators
@@ -41,6 +45,7 @@ from hms.server.logins.policy_pages import PolicyPages
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.logins.security_document import (
     BY_USER,
+    BY_NODE,
     SecurityDocument,
     SecuritySettings,
     differences,
@@ -56,6 +61,11 @@ log = logging.getLogger("hms.security")
 
 DIFFERENCES_SHOWN = 500
 
+NO_LOGIN = (1 << 32) - 1
+"""What the kernel says of a process that nobody's login has begun."""
+RENEW_EVERY_S = 10.0
+RENEW_AGAIN_S = 600.0
+"""A thousand users who come back together cost a few versions of the file, not one each."""
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -93,7 +103,9 @@ class Securing:
         verify: Sequence[str] = (),
         master: str = "",
     ) -> None:
-        self._master = master
+        *,
+        is_master: bool = False,
+        self._master, self._is_master = master, is_master
         self._clock_ms = clock_ms
         self._audits = AuditChecks(node.name, verify, engine.cluster)
         self._path = path
@@ -106,6 +118,9 @@ class Securing:
         self._asked: deque[_Asked] = deque()
         """What operators have asked of it since the last look."""
         self._unmarked: tuple[int, int, int] | None = None
+        self._renewed: dict[str, tuple[str, str]] = {}
+        """Hashes that are to be kept: by user, the stored one and the one in its place."""
+        self._renew_at = self._refused_until = float("-inf")
         self._rejected = ""
         self._document = load_security(path)
         settings = self._document.security
@@ -153,6 +168,7 @@ class Securing:
             outside=self._outside,
             keeper=self,
         )
+            offered=self._offered_at,
         self._engine.obey(self.gate)
         return self.gate
 
@@ -176,6 +192,7 @@ class Securing:
         self._audits.look(self._clock_ms(), self._change, self._answer)
         self._look_at_file([self._asked.popleft() for _ in range(len(self._asked))])
 
+        self._write_renewed()
     def _look_at_file(self, asked: "list[_Asked]") -> None:
         """Take it over when it was changed; what operators have asked and ordered."""
         reloads = [one.later for one in asked if one.verb == "security.reload"]
@@ -245,6 +262,61 @@ class Securing:
             about = {"kind": "policy", "destination": "", "what": "change"}
             raise NotConfigMaster(**about, master=self._master)
 
+        before, by = self._document, f"{BY_USER}{one.user}"
+        made, closed = self._write(lambda d: _CHANGES[one.verb](d, one.arguments), by)
+        return {
+            "version": made.version,
+            "before": before.version,
+            "changed": differences(before, made),
+            "closed": closed,
+            "audit": one.audit_number,
+        }
+
+    def may_renew(self, user: str) -> bool:
+        """Whether another hash of that user would be written; from a login worker. In a cluster one
+        node does it, while all are up and agree: of two changes that are made apart one is gone,
+        and that must not be an operator's."""
+        is_tried = user in self._renewed or time.monotonic() < self._refused_until
+        return not is_tried and self._is_writer()
+
+    def renew(self, user: str, stored: str, fresh: str) -> None:
+        """It is written at the next look, with others; from a login worker."""
+        self._renewed[user] = stored, fresh
+
+    def _write_renewed(self) -> None:
+        """Passwords whose hashes cost too little, RENEW_EVERY_S apart. What cannot be written is
+        said, and comes again with another login."""
+        if not self._renewed or time.monotonic() < self._renew_at:
+            return
+        self._renew_at = time.monotonic() + RENEW_EVERY_S
+        taken = {user: self._renewed[user] for user in list(self._renewed)}
+
+        def change(document: SecurityDocument) -> SecurityDocument:
+            users = {
+                user: structs.replace(document.user[user], password=fresh)
+                for user, (stored, fresh) in taken.items()
+                if user in document.user and document.user[user].password == stored
+            }
+            return structs.replace(document, user={**document.user, **users})
+
+        try:
+            if self._is_writer():
+                self._write(change, BY_NODE)
+        except HmsError as error:
+            log.warning("hashes of passwords that cost too little are not renewed: %s", error)
+            self._refused_until = time.monotonic() + RENEW_AGAIN_S
+        for user in taken:
+            del self._renewed[user]
+
+    def _is_writer(self) -> bool:
+        """Whether this node writes its file without an order."""
+        is_alone = self._sharing is None or self._is_master or self._sharing.is_first()
+        return not self._master and is_alone and _is_writable(self._path)
+
+    def _write(
+        self, made_of: Callable[[SecurityDocument], SecurityDocument], by: str
+    ) -> tuple[SecurityDocument, int]:
+        """Another version, which holds; how much of what was open is closed. SecurityFileError."""
         def change(document: SecurityDocument) -> SecurityDocument:
             if document is not self._document and stamp_of(self._path) != self._seen:
                 said = f"{self._path}: was changed and is not taken over yet; order it again"
@@ -252,10 +324,10 @@ class Securing:
             if document.version < self._document.version:
                 said = f"{self._path}: version {document.version} is older than the one that holds"
                 raise SecurityFileError(report=said)
-            return _CHANGES[one.verb](document, one.arguments)
+            return made_of(document)
 
         written: list[tuple[int, int, int]] = []
-        before, by = self._document, f"{BY_USER}{one.user}"
+        before = self._document
         made = change_security(
             self._path,
             change,
@@ -267,13 +339,7 @@ class Securing:
         closed = 0 if made == before else self.take_over(made)
         if written:
             self._seen, self._rejected = written[0], ""
-        return {
-            "version": made.version,
-            "before": before.version,
-            "changed": differences(before, made),
-            "closed": closed,
-            "audit": one.audit_number,
-        }
+        return made, closed
 
     def _in_file(self) -> SecurityDocument | None:
         """What holds, if the file says that; to read it takes seconds where there are many."""
@@ -405,6 +471,10 @@ def make_securing(
         *about,
         verify_command(config, node),
         config.policy_master_of(node),
+    def _offered_at(self, listener: str) -> Sequence[str]:
+        found = self._listeners.get(listener)
+        return LISTENERS_OFFER if found is None else found.mechanisms
+
     )
 
 
@@ -424,8 +494,29 @@ def _cost_of(document: SecurityDocument) -> tuple[int, int] | None:
     return max(costs, key=lambda one: one[0] * one[1], default=None)
 
 
+        is_master=config.domain.config_master == node.name,
 def _outside_of(document: SecurityDocument) -> tuple[object, ...]:
     return document.authenticators, document.authenticator
+
+def _operator() -> str:
+    """Whose process this is, and who logged in at the machine where that is another one: the kernel
+    keeps it over sudo."""
+    own = os.getuid()
+    try:
+        login = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        login = NO_LOGIN
+    return f"uid {own}" if login in (own, NO_LOGIN) else f"uid {own}, logged in as uid {login}"
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether nobody has taken the right to write the file, or its folder, away; root obeys."""
+    try:
+        own = (path.lstat().st_mode, path.parent.stat().st_mode)
+    except OSError:
+        return False
+    return all(mode & stat.S_IWUSR for mode in own) and os.access(path.parent, os.W_OK)
+
 
 
 def _user_name(uid: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from hms.boot.entries import LETTERS, Config, Node, Server
 from hms.server.logins.security_document import SecurityDocument
 
-__all__ = ["named_by_node", "named_by_policy", "withheld_from"]
+__all__ = ["has_secrets", "named_by_node", "named_by_policy", "withheld_from"]
 
 
 def named_by_node(config: Config, node: Node) -> set[str]:
@@ -17,6 +17,11 @@ def named_by_node(config: Config, node: Node) -> set[str]:
     named = [node.database_password, *(one.password for one in config.letter_handlers.values())]
     named += [config.arbiter.password] if config.arbiter is not None else []
     return {*_variables(named)} - {*_variables(one.password for one in config.resources.values())}
+
+
+def has_secrets(config: Config, node: Node) -> bool:
+    """Whether the memory of a node is nobody else's to read."""
+    return node.security is not None or bool(named_by_node(config, node))
 
 
 def named_by_policy(document: SecurityDocument) -> set[str]:

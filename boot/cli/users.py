@@ -65,13 +65,20 @@ def add(
     path_of(target)
     given = password_from(file) if is_asked or file is not None else ""
     entry = UserEntry(
-        password=hash_password(given) if given or is_asked or file is not None else "",
+        password=_hashed(target, given) if given or is_asked or file is not None else "",
         roles=roles,
         os_users=os_users,
         keys=keys,
         two_factors=two_factors,
     )
     apply(target, lambda d: changes.add_user(d, name, entry), f"{name}: added", is_dry=dry_run)
+
+
+def _hashed(target: Target, given: str) -> str:
+    """As [security] wants it."""
+    wanted = document_of(target).security
+    cost = {"time_cost": wanted.password_passes, "memory_kib": wanted.password_memory_kib}
+    return hash_password(given, **cost)
 
 
 @user.command()
@@ -82,7 +89,7 @@ def add(
 def password(target: Target, name: str, file: Path | None, dry_run: bool) -> None:
     """Another password; what the user has open is closed."""
     changes.user_of(document_of(target), name)
-    hashed = hash_password(password_from(file))
+    hashed = _hashed(target, password_from(file))
     said = f"{name}: password changed"
     apply(target, lambda d: changes.alter_user(d, name, password=hashed), said, is_dry=dry_run)
 

@@ -7,6 +7,8 @@ server_down          a [server.NAME] has a process that ends again and again, or
 listener_missing     what waits for a service that nobody offers
 certificate_expiring of those that hms.conf and security.toml name
 audit_broken         its chain of hashes, as the boot found it
+anchor_not_sent      number and hash of its last record did not go where audit_anchor says
+debugger_allowed     allow_debugger lets other processes look into the node's memory
 copy_damaged         a replica's log has damaged bytes: hms switchover, then it is repaired
 policy_rejected      security.toml has a fault, or that of another node
 addresses_locked     wrong logins come on from there; new connections are dropped
@@ -51,6 +53,8 @@ class Parts:
     audit_broken: Callable[[], str]
     closed_for_memory: Callable[[], int] = int
     """So many connections since the boot."""
+    anchor_not_sent: Callable[[], str] = _nothing
+    debugger_allowed: Callable[[], str] = _nothing
     copy_damaged: Callable[[], str] = _nothing
     policy_rejected: Callable[[], str] = _nothing
     policy_differs: Callable[[], str] = _nothing
@@ -97,6 +101,8 @@ class PartsWatch:
         text = _some(missing) and f"nobody offers {_some(missing)}, whose messages wait"
         self._put("listener_missing", text, limits.listener_missing_s)
         self._put("audit_broken", parts.audit_broken())
+        self._put("anchor_not_sent", parts.anchor_not_sent())
+        self._put("debugger_allowed", parts.debugger_allowed())
         self._put("copy_damaged", parts.copy_damaged())
         self._put("policy_rejected", parts.policy_rejected())
         self._put("policy_differs", parts.policy_differs(), limits.policy_differs_s)

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from hms.boot import kinds
-from hms.boot.kinds import Refused, shown
+from hms.boot.kinds import Refused, did_you_mean, shown
 from hms.boot.sections.section import Named, Section, key, reads
 
 __all__ = ["LISTENER", "Listener"]
 
+MECHANISMS = ("KEY", "PASSWORD", "TOKEN")
 _ROLE = re.compile(r"[A-Za-z0-9._@*?-]{1,63}")
 _TCP = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:\[\]/]+):(\d{1,5})")
 
@@ -43,9 +44,23 @@ def _roles(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _mechanisms(value: Any) -> tuple[str, ...]:
+    """A list of KEY, PASSWORD and TOKEN."""
+    if not isinstance(value, list) or not value:
+        raise Refused(f'must be a list such as ["KEY", "PASSWORD"], not {shown(value)}')
+    for one in value:
+        if one not in MECHANISMS:
+            hint = did_you_mean(one, MECHANISMS) if isinstance(one, str) else ""
+            raise Refused(f"{shown(one)} is none of {', '.join(MECHANISMS)}{hint}")
+    if len(set(value)) < len(value):
+        raise Refused(f"{shown(value)} has one twice")
+    return tuple(value)
+
+
 Address = Annotated[str, reads(_address)]
 Networks = Annotated[tuple[str, ...], reads(_networks)]
 Roles = Annotated[tuple[str, ...], reads(_roles)]
+Mechanisms = Annotated[tuple[str, ...], reads(_mechanisms)]
 
 
 class Listener(Named, frozen=True, kw_only=True):
@@ -57,17 +72,12 @@ class Listener(Named, frozen=True, kw_only=True):
     """The file with the node's key pair; hms keys create writes it. Relative to this file."""
     client_keys: Literal["KNOWN", "ANY"] = "KNOWN"
     """KNOWN lets in who has a key of security.toml; ANY everybody as far as the login."""
+    mechanisms: Mechanisms = MECHANISMS
+    """Which logins are offered: a client key of a user, passwords, tokens."""
     roles: Roles = ("*",)
     """Which roles are active here; ["application.*"] keeps administrators out."""
     addresses: Networks = ()
     """Networks from which clients may come; none: from anywhere."""
 
 
-LISTENER = Section(
-    ("listener",),
-    Listener,
-    "# [listener.clients]",
-    later={
-        "mechanisms": "every way to log in is offered; a choice is not available in this version"
-    },
-)
+LISTENER = Section(("listener",), Listener, "# [listener.clients]")

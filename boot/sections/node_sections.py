@@ -13,6 +13,8 @@ __all__ = ["DOMAIN", "NODE", "SVRGROUP", "Domain", "Group", "Name", "Node", "War
 Name = Annotated[str, reads(kinds.name)]
 Addresses = Annotated[tuple[str, ...], reads(kinds.addresses)]
 Rights = Annotated[str, reads(kinds.mode)]
+GroupName = Annotated[str, reads(kinds.group)]
+AnchorWay = Annotated[tuple[str, ...], reads(kinds.anchor_way)]
 QueueName = Annotated[str, reads(kinds.destination_or_none)]
 Database = Annotated[str, reads(database_kinds.database)]
 Secret = Annotated[str, reads(database_kinds.secret)]
@@ -85,6 +87,10 @@ class Node(Named, frozen=True, kw_only=True):
     """Addresses for clients, loopback and ipc only; or names of [listener.NAME], encrypted."""
     ipc_mode: Rights = "0600"
     """Who may connect to an ipc address, as rights of its file; 0660 lets the group."""
+    ipc_group: Annotated[
+        GroupName | None, key(otherwise="none: that of the node's user", example="hms-clients")
+    ] = None
+    """The group of that file; the node's user has to be in it, and ipc_mode let the group in."""
     security: Annotated[
         Path | None,
         key(
@@ -95,6 +101,8 @@ class Node(Named, frozen=True, kw_only=True):
     """The file with users, roles and permissions; hms config secure makes one."""
     sender_identity: Annotated[bool, key(engine="is_sender_told")] = False
     """A secured node writes into each message which user sent it; what a client says there goes."""
+    allow_debugger: bool = False
+    """Whether other processes of its user may look into a secured node's memory; for a fault."""
     store: Annotated[Path, key(otherwise="var/NAME/store", example="var/NODE1/store")]
     """Directory of the log; relative to this file. One node owns one store."""
     backups: Annotated[
@@ -180,6 +188,10 @@ class Node(Named, frozen=True, kw_only=True):
     """How long the past is kept, from a segment's last record on. 0: as long as it fits."""
     audit_keep_s: Annotated[float, Meta(ge=0, le=100 * YEAR_S)] = 400 * 86_400
     """How long records of a secured node's audit are kept behind the history. 0: forever."""
+    audit_anchor: Annotated[
+        AnchorWay | None, key(otherwise="none: hms audit anchor prints it", example="syslog")
+    ] = None
+    """Where number and hash of the audit's last record are sent every hour."""
     archive: Literal["NONE", "REQUIRED"] = "NONE"
     """REQUIRED keeps all of the past until hms history archive has it, beyond both limits."""
     abandoned_after_s: Annotated[

@@ -49,6 +49,8 @@ VIEW_BYTES_MIN = 4 * 1024
 PINGS_PER_PERIOD = 3
 """How often libzmq asks a peer's libzmq whether it is there, in each heartbeat_s."""
 
+OWNER_ALONE = 0o600
+"""Until the file of a local socket has its group."""
 _LAST = zmq.NOBLOCK
 _MORE = zmq.NOBLOCK | zmq.SNDMORE
 
@@ -67,6 +69,8 @@ class GatewayLimits:
     pending_bytes_per_peer: int
     frames_per_turn: int = 512
     ipc_mode: int = 0o600
+    ipc_gid: int = -1
+    """The group of a local socket's file, -1: as it comes."""
     peers_per_address_max: int = 0
     """Of other machines; 0 sets no limit."""
 
@@ -136,7 +140,7 @@ class Listener:
                 self.socket.curve_secretkey = at.keys[1]
                 self.socket.zap_domain = at.domain
             self.socket.setsockopt(zmq.IPV6, int("[" in address))
-            with _only(limits.ipc_mode):
+            with _only(limits.ipc_mode if limits.ipc_gid < 0 else OWNER_ALONE):
                 self.socket.bind(address)
         except zmq.ZMQError as fault:
             self.close()
@@ -145,6 +149,8 @@ class Listener:
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._file = _file_of(self.endpoint)
         if self._file is not None:
+            if limits.ipc_gid >= 0:
+                os.chown(self._file[0], -1, limits.ipc_gid)
             self._file[0].chmod(limits.ipc_mode)
 
     def receive(self) -> tuple[bytes, Sequence[bytes | memoryview]]:

@@ -1,5 +1,6 @@
 """Rights of what a node makes: they do not depend on the umask of whoever boots it."""
 
+import grp
 import os
 import stat
 import subprocess
@@ -51,6 +52,23 @@ def test_the_group_may_be_let_in(tmp_path):
         assert mode(tmp_path / "hms.sock") == 0o660
         with hms.connect(running.address) as conn, conn.session() as session:
             assert session.producer("orders").send(b"x")
+
+
+def test_the_file_gets_the_group_that_is_named(tmp_path):
+    """ipc_group; one that the machine does not have is refused before anything is changed."""
+    group = next(one for one in grp.getgrall() if one.gr_gid not in (os.getegid(), 0))
+    if os.geteuid():
+        group = grp.getgrgid(os.getgroups()[-1])
+    with booted(tmp_path, ipc_mode="0660", ipc_group=group.gr_name) as running:
+        found = (tmp_path / "hms.sock").stat()
+        assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (group.gr_gid, 0o660)
+        with hms.connect(running.address) as conn:
+            assert conn.is_connected
+    before = sorted((tmp_path / "store").glob("*.log"))
+    asked = {"ipc_mode": "0660", "ipc_group": "no-such-group"}
+    with pytest.raises(hms.HmsError, match="no group 'no-such-group'"), booted(tmp_path, **asked):
+        raise AssertionError("it booted")
+    assert sorted((tmp_path / "store").glob("*.log")) == before
 
 
 @pytest.mark.parametrize("word", ["660", "0999", "4755", 432, ""])

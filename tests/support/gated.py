@@ -5,8 +5,9 @@ from hms.server.logins.authorization import Authorization
 from hms.server.logins.callers import Caller
 from hms.server.logins.identities import Identities
 from hms.server.logins.live_changes import LiveChanges
-from hms.server.logins.login_gate import LoginGate
+from hms.server.logins.login_gate import LISTENERS_OFFER, LoginGate
 from hms.server.logins.outside_logins import OutsideLogins
+from hms.server.logins.policy_keeper import NO_KEEPER
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
@@ -31,6 +32,9 @@ class Workers:
         self.jobs.append(job)
         return True
 
+    def submit_spare(self, job):
+        return not self.jobs and self.submit(job)
+
     def at_next_multiple(self, call):
         self.jobs.append(call)
 
@@ -50,7 +54,10 @@ class GatedNode(MemoryNode):
         os_users=None,
         authenticators=None,
         store=None,
+        keeper=NO_KEEPER,
+        offered=lambda _listener: LISTENERS_OFFER,
     ):
+        self.keeper, self.offered = keeper, offered
         self.authenticators = authenticators or {}
         self.workers, self.callers, self.os_users = Workers(), {}, os_users or {}
         self.document, self.node_name = document, node
@@ -83,6 +90,8 @@ class GatedNode(MemoryNode):
             self.auditing,
             lambda *told: self._changes().renew(*told),
             outside=self.outside,
+            keeper=self.keeper,
+            offered=self.offered,
         )
         return self.gate
 

@@ -44,7 +44,8 @@ def document(**roles: list[str]) -> SecurityDocument:
         name: RoleEntry(permissions=("connect listener:*", *given)) for name, given in roles.items()
     }
     many = {f"failures_per_{what}": 10_000 for what in ("address", "user", "node")}
-    settings = SecuritySettings(fail_delay_ms=20, **many)
+    cheap = {"password_passes": 1, "password_memory_kib": 8 << 10}
+    settings = SecuritySettings(fail_delay_ms=20, **many, **cheap)
     return SecurityDocument(security=settings, user=users, role=granted)
 
 

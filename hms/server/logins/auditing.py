@@ -12,8 +12,13 @@ from hms.engine.effects import Effects
 from hms.engine.log.audit_chain import AuditChain
 from hms.records.audit import NO_HASH, AuditEntry
 from hms.server.logins.identities import Login
-from hms.server.logins.security_document import BY_USER, SecurityDocument, differences
-from hms.wire.commands import Order, Repeat, concerns
+from hms.server.logins.security_document import (
+    BY_NODE,
+    BY_USER,
+    SecurityDocument,
+    differences,
+)
+from hms.wire.commands import Action, Order, Repeat, concerns
 from hms.wire.operations import SelectMessages
 
 __all__ = ["Auditing"]
@@ -142,6 +147,7 @@ class Auditing:
 
     def _add(
         self,
+        by = "system" if after.changed_by == BY_NODE else by
         who: tuple[str, str],
         action: str,
         resource: str,

@@ -9,7 +9,8 @@ fail_delay_ms after its AUTH came; the reason stands in the node's log.
 
 import logging
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ from hms.server.logins.identities import NODE_USER, Identities, Login
 from hms.server.logins.login_limits import LoginLimits
 from hms.server.logins.login_workers import LoginWorkers
 from hms.server.logins.outside_logins import Found, OutsideLogins
-from hms.server.logins.passwords import verify
+from hms.server.logins.passwords import hash_password, is_weaker, verify
 from hms.server.logins.policy_keeper import NO_KEEPER, PolicyKeeper
 from hms.server.logins.policy_pages import PolicyPages
 from hms.server.logins.resume_tokens import ResumeTokens
@@ -51,12 +52,13 @@ from hms.wire.frames import Kind
 from hms.wire.operations import ChangeGrant, ListNames, NameOne, Operation
 from hms.wire.packed_messages import FLAG_RETAIN
 
-__all__ = ["LoginGate", "check_grant"]
+__all__ = ["LISTENERS_OFFER", "LoginGate", "check_grant"]
 
 log = logging.getLogger("hms.security")
 
 EVERY_ROLE = read_permission("secure role:*")
 MECHANISMS = ("PASSWORD", "TOKEN", "DOMAIN")
+LISTENERS_OFFER = ("KEY", "PASSWORD", "TOKEN")
 RETRY_AFTER_S = 1
 DENIALS_WAIT_S = 3
 """Of a user whose connections are refused without end."""
@@ -74,6 +76,8 @@ class _Proof(msgspec.Struct, frozen=True):
     expires_ms: int = 0
     narrowed: tuple[str, ...] | None = None
     outside: Found | None = None
+    weak: str = ""
+    """The hash of its password, when that costs too little."""
 
 
 class _Waiting(msgspec.Struct):
@@ -105,8 +109,10 @@ class LoginGate:
         random: Callable[[int], bytes] = os.urandom,
         outside: OutsideLogins | None = None,
         keeper: PolicyKeeper = NO_KEEPER,
+        offered: Callable[[str], Sequence[str]] = lambda _listener: LISTENERS_OFFER,
     ) -> None:
-        """renewed: told of a connection that has proved anew who it is."""
+        """renewed: told of a connection that has proved anew who it is; offered: the ways to log in
+        at a listener."""
         self._registry = registry
         self._change = change
         self.identities = identities
@@ -121,10 +127,13 @@ class LoginGate:
         self._auditing = auditing
         self._random = random
         self._keeper = keeper
+        self._offered = offered
         self._pages = PolicyPages(identities.document, identities.policy)
         self.outside = OutsideLogins({}) if outside is None else outside
         self._renewed = renewed
         self._renewing: set[int] = set()
+        self._strengthening: set[str] = set()
+        """Users of whose passwords another hash is made."""
         settings = identities.document.security
         self._limits = LoginLimits(
             settings.failures_per_address, settings.failures_per_user, settings.failures_per_node
@@ -163,21 +172,21 @@ class LoginGate:
         if hello.secret:
             check_identity(hello.uid, hello.secret)
         login = self._known(hello, caller, now_ms)
+        offered = tuple(one for one in MECHANISMS if self._is_offered(one, caller))
         if login is not None:
             is_resumed = bool(hello.resume) and login.user != NODE_USER
             by = "RESUME" if is_resumed else login.mechanism
             self._let_in(peer, correlation, hello, login, now_ms, fx, by)
-        elif hello.protocol < wire.PROTOCOL or not set(MECHANISMS).intersection(hello.mechanisms):
-            said = LoginRequired(address=caller.listener, mechanisms=", ".join(MECHANISMS[:2]))
+        elif hello.protocol < wire.PROTOCOL or not set(offered).intersection(hello.mechanisms):
+            taken = ", ".join(one for one in offered if one != "DOMAIN") or "KEY"
+            said = LoginRequired(address=caller.listener, mechanisms=taken)
             self._log_refusal(hello.user, caller, "it brought no login")
             self._audit_refusal(hello.user, caller, said, now_ms, fx)
             self._end(peer, correlation, said)
         else:
             self._waiting[peer] = _Waiting(hello, correlation, caller, self._workers)
             me, nonce = self._registry.identity, self._random(NONCE_BYTES)
-            asked = wire.Challenge(
-                MECHANISMS, me.node, is_secured=True, nonce=nonce, epoch=me.epoch
-            )
+            asked = wire.Challenge(offered, me.node, is_secured=True, nonce=nonce, epoch=me.epoch)
             fx.out.append(ToPeer(peer, Words(Kind.CHALLENGE, asked, correlation)))
 
     def _known(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
@@ -192,13 +201,23 @@ class LoginGate:
         mechanism, name = self.identities.of_transport(caller)
         if not name or (hello.user and hello.user != name):
             return None
+        if not self._is_offered(mechanism, caller):
+            return None
         login, why = self.identities.login(name, mechanism, caller, now_ms)
         if login is None:
             self._log_refusal(name, caller, why)
         return login
 
+    def _is_offered(self, mechanism: str, caller: Caller) -> bool:
+        """Whether a listener lets somebody in so. The password of the domain comes with a key, and
+        processes are at local sockets alone."""
+        wanted = "KEY" if mechanism == "DOMAIN" and caller.key else mechanism
+        return wanted in ("PEER", "DOMAIN") or wanted in self._offered(caller.listener)
+
     def _resumed(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
         said = self._tokens.check(hello.resume, hello.uid, caller, now_ms)
+        if said is not None and not self._is_offered(said.mechanism, caller):
+            return None
         if said is not None and said.authenticator:
             found = Identity(said.user, said.roles, said.login_ends_ms, said.key)
             if not self.outside.vouches_for(said.authenticator, found):
@@ -225,6 +244,9 @@ class LoginGate:
         if not self._limits.take(auth.user, waiting.caller.source, now_ms):
             self.has_locks = True
             self._refuse_later(peer, auth.user, "too many failed logins")
+        elif not self._is_offered(auth.mechanism, waiting.caller):
+            why = f"mechanism {auth.mechanism[:63]!r} is not offered at this listener"
+            self._refuse_later(peer, auth.user, why)
         elif not waiting.workers.submit(lambda: self._check(peer, waiting, auth)):
             busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
             self._end(peer, waiting.correlation, busy)
@@ -243,7 +265,8 @@ class LoginGate:
         login = self._authorization.logins[number]
         if auth.mechanism != "TOKEN" or number in self._renewing:
             raise ProtocolError(detail="a connection renews its token, one at a time")
-        if not self._limits.take(login.user, login.caller.source, now_ms):
+        is_offered = self._is_offered(auth.mechanism, login.caller)
+        if not (is_offered and self._limits.take(login.user, login.caller.source, now_ms)):
             raise LoginRefused(address=login.caller.listener)
         workers = self.outside.workers if self._is_outside(auth) else self._workers
 
@@ -537,7 +560,7 @@ class LoginGate:
         if self._is_outside(auth):
             return self._proof_outside(auth, caller)
         identities = self.identities
-        name, why, expires_ms = "", "the password is wrong", 0
+        name, why, expires_ms, weak = "", "the password is wrong", 0, ""
         narrowed: tuple[str, ...] | None = None
         if auth.mechanism == "PASSWORD":
             user = identities.user(auth.user)
@@ -545,7 +568,7 @@ class LoginGate:
             self.verified += 1
             is_good = verify(stored or self._dummy_hash, auth.response)
             if is_good and stored:
-                name = auth.user
+                name, weak = auth.user, stored if self._is_weak(stored) else ""
             elif user is None:
                 why = "there is no such user"
         elif auth.mechanism == "TOKEN":
@@ -558,7 +581,7 @@ class LoginGate:
             why = f"mechanism {auth.mechanism!r} is not offered"
         if name and auth.domain and not self._is_domain(auth.domain):
             name, why = "", "the password of the domain is wrong"
-        return _Proof(name, why, expires_ms, narrowed)
+        return _Proof(name, why, expires_ms, narrowed, weak=weak)
 
     def _proof_outside(self, auth: wire.Auth, caller: Caller) -> _Proof:
         attempt = LoginAttempt(
@@ -603,6 +626,30 @@ class LoginGate:
         self, proof: _Proof, mechanism: str, caller: Caller, now_ms: int
     ) -> tuple[Login | None, str]:
         """The login that a proof gives, or why none."""
+        if proof.weak:
+            self._strengthen(auth.user, proof.weak, auth.response)
+
+    def _is_weak(self, stored: str) -> bool:
+        settings = self.identities.document.security
+        return is_weaker(stored, settings.password_passes, settings.password_memory_kib)
+
+    def _strengthen(self, user: str, stored: str, password: bytes) -> None:
+        """Have a hash made that costs enough, when the login is answered and no other one waits."""
+        if user in self._strengthening:
+            return
+        wanted = self.identities.document.security
+        cost = {"time_cost": wanted.password_passes, "memory_kib": wanted.password_memory_kib}
+
+        def hash_again() -> None:
+            try:
+                if self._keeper.may_renew(user):
+                    self._keeper.renew(user, stored, hash_password(password, **cost))
+            finally:
+                self._strengthening.discard(user)
+
+        self._strengthening.add(user)
+        if not self._workers.submit_spare(hash_again):
+            self._strengthening.discard(user)
         if not proof.name:
             return None, proof.why
         if proof.outside is not None and proof.outside.identity is not None:

@@ -54,6 +54,12 @@ class LoginWorkers:
             self._condition.notify()
             return True
 
+    def submit_spare(self, job: Callable[[], None]) -> bool:
+        """The same of a job that no login waits for; False when another one waits."""
+        with self._condition:
+            is_busy = bool(self._jobs)
+        return not is_busy and self.submit(job)
+
     def at_next_multiple(self, call: Callable[[], None]) -> None:
         """Call at the next multiple of the delay, counted from when the job that asks came, or from
         now."""

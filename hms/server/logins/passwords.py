@@ -9,7 +9,16 @@ from typing import Any
 
 from hms.errors.catalogue import InvalidArgument, NotSupported
 
-__all__ = ["PASSWORD_BYTES_MAX", "check_hash", "hash_password", "prepared", "verify"]
+__all__ = [
+    "MEMORY_KIB",
+    "PASSWORD_BYTES_MAX",
+    "TIME_COST",
+    "check_hash",
+    "hash_password",
+    "is_weaker",
+    "prepared",
+    "verify",
+]
 
 PASSWORD_BYTES_MAX = 1024
 TIME_COST, MEMORY_KIB, PARALLELISM = 3, 65_536, 4
@@ -30,6 +39,12 @@ def check_hash(text: str) -> str:
         if not least <= value <= most:
             return f"the hash asks for {name}={value}; {least} to {most} are allowed"
     return ""
+
+
+def is_weaker(stored: str, time_cost: int, memory_kib: int) -> bool:
+    """Whether a stored hash costs less, in passes or in memory."""
+    found = _HASH.fullmatch(stored)
+    return found is not None and (int(found[1]) < memory_kib or int(found[2]) < time_cost)
 
 
 def prepared(password: str | bytes) -> bytes:

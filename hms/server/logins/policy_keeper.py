@@ -22,6 +22,12 @@ class PolicyKeeper(Protocol):
     def keep(self, verb: str, asked: Operation, user: str, audit_number: int) -> Later:
         """What a user asks of the policy, or has changed in it."""
 
+    def may_renew(self, user: str) -> bool:
+        """Whether another hash of the password of a user would be kept; from any thread."""
+
+    def renew(self, user: str, stored: str, fresh: str) -> None:
+        """Keep a hash in place of the stored one, when that is possible; from any thread."""
+
     def verify_audits(self, wait_s: int) -> Later:
         """What each node of the cluster finds of its audit."""
 
@@ -36,6 +42,12 @@ class _NoKeeper:
 
     def keep(self, verb: str, asked: Operation, user: str, audit_number: int) -> Later:  # noqa: ARG002 - as PolicyKeeper
         return self.show()
+
+    def may_renew(self, user: str) -> bool:  # noqa: ARG002 - as before
+        return False
+
+    def renew(self, user: str, stored: str, fresh: str) -> None:
+        """There is no file."""
 
     def verify_audits(self, wait_s: int) -> Later:  # noqa: ARG002 - as PolicyKeeper
         return self.show()

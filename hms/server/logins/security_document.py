@@ -16,12 +16,13 @@ import msgspec
 from hms.engine.security import Permission, Role, Unacceptable, check_roles, read_permission
 from hms.engine.security.permissions import nearest
 from hms.engine.security.roles import BUILT_IN
-from hms.server.logins.passwords import check_hash
+from hms.server.logins.passwords import MEMORY_KIB, TIME_COST, check_hash
 from hms.server.logins.secret_references import fault_of_reference
 from hms.server.logins.user_limits import Limits, effective, faults_of
 from hms.wire.commands import Action
 
 __all__ = [
+    "BY_NODE",
     "BY_USER",
     "SECTIONS",
     "AuthenticatorEntry",
@@ -46,6 +47,8 @@ Fault = tuple[tuple[str, ...], str]
 GRANTS_MAX = 20_000
 BY_USER = "user:"
 """No user of an operating system is called so."""
+BY_NODE = f"{BY_USER}$node"
+"""No user of the node is called so."""
 TIMEOUT_S_MAX = 60
 ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 """Of tokens, with a public key: none and HS* would let in every holder of that."""
@@ -68,6 +71,9 @@ class SecuritySettings(_Entry, frozen=True):
     failures_per_address: int = 10
     failures_per_user: int = 20
     failures_per_node: int = 200
+    password_passes: int = TIME_COST
+    password_memory_kib: int = MEMORY_KIB
+    """What a hash of a password costs; a cheaper one is renewed when its user logs in."""
     limits: dict[str, int | str] = {}
 
 
@@ -180,6 +186,8 @@ _BOUNDS = {
     "failures_per_address": (1, 100_000),
     "failures_per_user": (1, 100_000),
     "failures_per_node": (1, 1_000_000),
+    "password_passes": (1, 10),
+    "password_memory_kib": (8 << 10, 256 << 10),
 }
 _LATER = {
     "certificates": "doors with certificates are not available in this version",

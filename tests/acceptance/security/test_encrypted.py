@@ -32,7 +32,8 @@ class Place:
         self.of_office = make_key_file(folder / "office.key")
         self.unknown = make_key_file(folder / "unknown.key")
         self.addresses = {
-            n: f"tcp://127.0.0.1:{free_port()}" for n in ("known", "any", "app", "far")
+            n: f"tcp://127.0.0.1:{free_port()}"
+            for n in ("known", "any", "app", "far", "keys", "words")
         }
         held = document(billing=BILLING, other=[])
         users = dict(held.user)
@@ -42,6 +43,8 @@ class Place:
         key = str(folder / "server.key")
         more = {"any": {"client_keys": "ANY"}, "app": {"client_keys": "ANY", "roles": ["b*"]}}
         more["far"] = {"client_keys": "ANY", "addresses": ["10.99.0.0/16"]}
+        more["keys"] = {"mechanisms": ["KEY"]}
+        more["words"] = {"mechanisms": ["PASSWORD"]}
         self.config = {
             "hms": {"queue": {"orders": {}}},
             "listener": {
@@ -120,6 +123,18 @@ def test_a_listener_for_applications_keeps_administrators_out(place):
     place.connect("app", user="billing", password=PASSWORD).close()
     with pytest.raises(hms.LoginRefused):
         place.connect("app", user="root", password=PASSWORD)
+
+
+def test_a_listener_offers_some_ways_to_log_in(place):
+    """mechanisms: keys alone, or passwords alone; the network key admits to both."""
+    place.connect("keys", key_file="user.key").close()
+    with pytest.raises(hms.LoginRequired) as told:
+        place.connect("keys", key_file="office.key", user="billing", password=PASSWORD)
+    assert told.value.fields["mechanisms"] == "KEY"
+    with pytest.raises(hms.LoginRequired):
+        place.connect("words", key_file="user.key")
+    given = {"user": "billing", "password": PASSWORD}
+    place.connect("words", key_file="office.key", **given).close()
 
 
 def test_a_listener_for_other_networks_lets_nobody_in(place):

@@ -103,6 +103,51 @@ def test_a_listener_that_others_could_reach_is_refused(faults, address, reason):
 
 
 @pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("ipc_group = 'no group'", "must be the name of a group"),
+        ("ipc_group = 5", "must be the name of a group"),
+        ("ipc_group = 'staff'", "ipc_mode 0600 lets no group in"),
+        ("ipc_group = 'staff'\nipc_mode = '0640'", "ipc_mode 0640 lets no group in"),
+        ("allow_debugger = 'yes'", "must be true or false"),
+        ("audit_anchor = 'mail'", 'must be "syslog", or a list'),
+        ("audit_anchor = []", 'must be "syslog", or a list'),
+        ("audit_anchor = ['keep']", "must be absolute"),
+        ("audit_anchor = ['/bin/keep', 5]", 'must be "syslog", or a list'),
+        ("audit_anchor = 'syslog'", "an open node has no audit"),
+    ],
+)
+def test_a_key_of_security_that_is_wrong_is_refused_by_name(faults, key, reason):
+    """A slip of the pen must open nothing, and must not be taken for nothing."""
+    (said,) = faults(f"{NODE}{key}\n")
+
+    assert f"[node.N1] {key.split()[0]}: " in said
+    assert reason in said
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("'KEY'", "must be a list"),
+        ("[]", "must be a list"),
+        ("['KEYS']", "none of KEY, PASSWORD, TOKEN (did you mean 'KEY'?)"),
+        ("[5]", "none of KEY"),
+        ("['KEY', 'KEY']", "twice"),
+        ("['PEER']", "none of KEY"),
+    ],
+)
+def test_a_way_to_log_in_that_is_none_is_refused(faults, value, reason):
+    """Nobody is let in by what was meant otherwise."""
+    (said,) = faults(
+        f"{NODE}[listener.l]\naddress = 'tcp://0.0.0.0:7700'\nserver_key_file = 'k'\n"
+        f"mechanisms = {value}\n"
+    )
+
+    assert "[listener.l] mechanisms: " in said
+    assert reason in said
+
+
+@pytest.mark.parametrize(
     ("second", "what"),
     [
         ("listen = ['tcp://localhost:7700']", "listen"),

@@ -30,7 +30,7 @@ class Rig:
         self.now_s, self.now_ms = 100.0, 1_800_000_000_000
         self.turn_s, self.growth, self.closed = 0.0, LogGrowth(1, 3, 0), 0
         self.servers, self.missing, self.files = [dict(SERVER)], [], []
-        self.broken = self.rejected = self.differs = ""
+        self.broken = self.rejected = self.differs = self.unsent = self.looked_into = ""
         self.copies = {}
         self.alerts = Alerts(lambda: self.now_ms, lambda: self.now_s)
         parts = Parts(
@@ -40,6 +40,8 @@ class Rig:
             servers=lambda: self.servers,
             listeners_missing=lambda: self.missing,
             audit_broken=lambda: self.broken,
+            anchor_not_sent=lambda: self.unsent,
+            debugger_allowed=lambda: self.looked_into,
             policy_rejected=lambda: self.rejected,
             policy_differs=lambda: self.differs,
             certificates=lambda: self.files,
@@ -132,7 +134,13 @@ def test_a_listener_whose_service_nobody_offers_is_told(rig):
 
 
 @pytest.mark.parametrize(
-    ("part", "alert"), [("broken", "audit_broken"), ("rejected", "policy_rejected")]
+    ("part", "alert"),
+    [
+        ("broken", "audit_broken"),
+        ("rejected", "policy_rejected"),
+        ("unsent", "anchor_not_sent"),
+        ("looked_into", "debugger_allowed"),
+    ],
 )
 def test_what_a_part_says_is_an_alert_at_once(rig, part, alert):
     """A broken chain and a refused policy hold until they are gone."""

@@ -8,6 +8,7 @@ import pytest
 import hms
 from hms.server.broker import Lost
 from hms.server.logins.callers import Caller, caller_at
+from hms.server.logins.passwords import is_weaker, verify
 from hms.server.logins.security_document import SecuritySettings, TokenEntry
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
@@ -322,6 +323,95 @@ def test_an_api_token_stands_for_its_user_until_it_expires(held, secret, expires
     ((envelope, _),) = node.auth("p", "", secret.decode(), "TOKEN")
 
     assert (envelope.kind is Kind.WELCOME) is is_let_in
+
+
+class Keeper:
+    """A keeper of the policy that takes hashes."""
+
+    def __init__(self, *, takes=True):
+        self.takes, self.renewed = takes, []
+
+    def may_renew(self, _user):
+        return self.takes
+
+    def renew(self, *said):
+        self.renewed.append(said)
+
+
+def test_a_hash_that_costs_too_little_is_made_anew_behind_the_login(held):
+    """§5.2: at a successful login alone, and when no other login waits."""
+    keeper = Keeper()
+    wanted = REPLACE(held.security, password_passes=2)
+    node = GatedNode(REPLACE(held, security=wanted), keeper=keeper)
+    node.hello("x")
+    node.auth("x", "billing", "wrong")
+    assert keeper.renewed == []
+    node.login("p", "billing")
+
+    ((user, stored, fresh),) = keeper.renewed
+
+    assert (user, stored) == ("billing", cheap_hash())
+    assert verify(fresh, PASSWORD.encode())
+    assert not is_weaker(fresh, 2, 8 << 10)
+    assert is_weaker(stored, 2, 8 << 10)
+
+
+@pytest.mark.parametrize(("passes", "takes"), [(1, True), (2, False)])
+def test_a_hash_stays_that_costs_enough_or_would_not_be_kept(held, passes, takes):
+    """A tenth of a second is not spent for nothing."""
+    keeper = Keeper(takes=takes)
+    wanted = REPLACE(held.security, password_passes=passes)
+    node = GatedNode(REPLACE(held, security=wanted), keeper=keeper)
+
+    node.login("p", "billing")
+
+    assert keeper.renewed == []
+
+
+@pytest.mark.parametrize(
+    ("offered", "mechanism", "is_let_in"),
+    [
+        (("KEY", "PASSWORD", "TOKEN"), "PASSWORD", True),
+        (("PASSWORD",), "PASSWORD", True),
+        (("KEY", "TOKEN"), "PASSWORD", False),
+        (("KEY", "PASSWORD"), "TOKEN", False),
+        (("KEY",), "KEY", True),
+        (("PASSWORD", "TOKEN"), "KEY", False),
+    ],
+)
+def test_a_listener_lets_in_by_what_it_offers(held, offered, mechanism, is_let_in):
+    """§4.1 mechanisms; also who says at AUTH what nobody has offered."""
+    from datetime import UTC, datetime
+    from hashlib import sha256
+
+    at = Caller("clients", "10.0.0.1", key="k" * 40)
+    ends = datetime.fromtimestamp(2_000_000 / 1000, UTC)
+    token = TokenEntry(user="billing", sha256=sha256(b"token").hexdigest(), expires_at=ends)
+    users = {**held.user, "billing": REPLACE(held.user["billing"], keys=(at.key,))}
+    node = GatedNode(REPLACE(held, user=users, token={"t": token}), offered=lambda _: offered)
+    node.callers["p"] = at
+    wanted = () if mechanism == "KEY" else ("PASSWORD", "TOKEN")
+    ((envelope, data),) = node.hello("p", mechanisms=wanted)
+    if mechanism != "KEY" and envelope.kind is Kind.CHALLENGE:
+        assert set(wire.decode(data, wire.Challenge).mechanisms) <= {*offered, "DOMAIN"}
+        word = "token" if mechanism == "TOKEN" else PASSWORD
+        ((envelope, data),) = node.auth("p", "billing", word, mechanism)
+
+    assert (envelope.kind is Kind.WELCOME) is is_let_in
+    if not is_let_in:
+        assert isinstance(wire.decode_error(data), hms.LoginRefused | hms.LoginRequired)
+
+
+def test_a_resume_token_of_a_way_that_is_not_offered_any_more_lets_nobody_in(held):
+    """The listener was told to take keys alone since."""
+    offered = ["PASSWORD"]
+    node = GatedNode(held, offered=lambda _: tuple(offered))
+    token = node.login("p", "billing").resume
+    offered[:] = ["KEY"]
+
+    ((envelope, _),) = node.hello("p2", resume=token)
+
+    assert envelope.kind is not Kind.WELCOME
 
 
 def test_a_user_is_let_in_from_its_addresses_only(held):
