@@ -321,21 +321,33 @@ class NodeProcess:
         own = self._journal.last_lsn + 1, os.urandom(16)
         compose.clock_ms.begin_at(self._engine.state.now_ms + 1)
         self._broker.monitor.number_from(compose.first_call(own[1]))
-        found = self._waiting()
+        found, last_ms = self._waiting(), self._engine.state.now_ms
+        was_killed = self._engine.was_killed
         self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx, own)
         if self._linking is not None:
             self._linking.booted()
         self._journal.start(self._dictionary)
         self._look_for_files()
+        waiting = self._waiting()
+        self._deleted = found - waiting
+        append_records(self._journal, self._audited(last_ms if was_killed else 0).records)
         append_records(self._journal, fx.records)
         self._commit_first()
         if not self._taken.has_waited:  # else clients wait: the next tick does it
             self._journal.maintain()
-        waiting = self._waiting()
-        self._deleted = found - waiting
         if self._deleted:
             log.warning("the COLD boot deleted %d messages", self._deleted)
         log.info("recovered %d messages from %d records", waiting, records)
+
+    def _audited(self, killed_ms: int) -> Effects:
+        """What the audit says of this boot, behind the opening of the log, which tells the record
+        before it; killed_ms: the last time that the log has of a life that was killed, or 0."""
+        fx = Effects()
+        if self._securing is not None:
+            start = self._start or self._node.boot
+            waited = self._taken.has_waited
+            self._securing.booted(start, self._deleted, killed_ms, fx, has_waited=waited)
+        return fx
 
     def _commit_first(self) -> None:
         """The first records of this boot are safe; where copies are missing for that, the parent
@@ -485,6 +497,8 @@ class NodeProcess:
         self._own.levels.tick()
         self._watch.look()
         self._failing_back.look()
+        if self._anchors is not None:
+            self._anchors.look()
         self._looks += 1
         if self._looks % STORE_EVERY == 1:
             self._store_figures = dict(self._journal.describe())
@@ -497,8 +511,6 @@ class NodeProcess:
             "date",
             run_date=at,
             id="due",
-        if self._anchors is not None:
-            self._anchors.look()
             replace_existing=True,
             misfire_grace_time=None,
         )
@@ -633,7 +645,11 @@ class NodeProcess:
         self._servers.stop()
         self._gateway.stop_reading()
         self._lanes.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
-        self._broker.stopped()
+        secured = self._securing
+        if secured is None:
+            self._broker.stopped()
+        else:
+            self._broker.stopped(partial(secured.stopped, self.moves_to))
         self._storage.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
         if self._broker.draining.is_over and not self._journal.backlog_bytes:
             self._broker.drained()
@@ -667,6 +683,8 @@ class NodeProcess:
         with contextlib.suppress(OverflowError):  # it writes a line to the log
             if self._scheduler.running:
                 self._scheduler.shutdown(wait=False)
+        if self._anchors is not None:
+            self._anchors.close()
         if self._taken.beat is not None:
             self._taken.beat.stop()
         if not self._failed:
@@ -683,8 +701,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     keep_freed_memory()
     try:
-        if self._anchors is not None:
-            self._anchors.close()
         compose.clock_ms.check()
         config = load(given.config)
         node = config.node(given.node)

@@ -17,10 +17,11 @@ from typing import Any
 from msgspec import structs
 
 from hms.boot.audit_checks import AuditChecks, verify_command
+from hms.boot.compose import hms_version
 from hms.boot.entries import Config, Listener, Node
 from hms.boot.policy_sharing import PolicySharing
 from hms.boot.resume_keys import resume_keys
-from hms.boot.security_file import change_security, load_security, read_marked
+from hms.boot.security_file import change_security, load_security, own_name, read_marked
 from hms.boot.watched_files import stamp_of
 from hms.boot.withheld_variables import named_by_policy
 from hms.engine.effects import Effects
@@ -44,8 +45,8 @@ from hms.server.logins.plain_policy import differences_of, plain_policy
 from hms.server.logins.policy_pages import PolicyPages
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.logins.security_document import (
-    BY_USER,
     BY_NODE,
+    BY_USER,
     SecurityDocument,
     SecuritySettings,
     differences,
@@ -60,12 +61,12 @@ log = logging.getLogger("hms.security")
 
 
 DIFFERENCES_SHOWN = 500
-
 NO_LOGIN = (1 << 32) - 1
 """What the kernel says of a process that nobody's login has begun."""
 RENEW_EVERY_S = 10.0
 RENEW_AGAIN_S = 600.0
 """A thousand users who come back together cost a few versions of the file, not one each."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -102,9 +103,9 @@ class Securing:
         clock_ms: Callable[[], int],
         verify: Sequence[str] = (),
         master: str = "",
-    ) -> None:
         *,
         is_master: bool = False,
+    ) -> None:
         self._master, self._is_master = master, is_master
         self._clock_ms = clock_ms
         self._audits = AuditChecks(node.name, verify, engine.cluster)
@@ -117,10 +118,10 @@ class Securing:
         self._seen = stamp_of(path)
         self._asked: deque[_Asked] = deque()
         """What operators have asked of it since the last look."""
-        self._unmarked: tuple[int, int, int] | None = None
         self._renewed: dict[str, tuple[str, str]] = {}
         """Hashes that are to be kept: by user, the stored one and the one in its place."""
         self._renew_at = self._refused_until = float("-inf")
+        self._unmarked: tuple[int, int, int] | None = None
         self._rejected = ""
         self._document = load_security(path)
         settings = self._document.security
@@ -167,8 +168,8 @@ class Securing:
             self._changes.renew,
             outside=self._outside,
             keeper=self,
-        )
             offered=self._offered_at,
+        )
         self._engine.obey(self.gate)
         return self.gate
 
@@ -191,8 +192,8 @@ class Securing:
             self._sharing.look(self._document, self._change)
         self._audits.look(self._clock_ms(), self._change, self._answer)
         self._look_at_file([self._asked.popleft() for _ in range(len(self._asked))])
-
         self._write_renewed()
+
     def _look_at_file(self, asked: "list[_Asked]") -> None:
         """Take it over when it was changed; what operators have asked and ordered."""
         reloads = [one.later for one in asked if one.verb == "security.reload"]
@@ -261,7 +262,6 @@ class Securing:
         if self._master:
             about = {"kind": "policy", "destination": "", "what": "change"}
             raise NotConfigMaster(**about, master=self._master)
-
         before, by = self._document, f"{BY_USER}{one.user}"
         made, closed = self._write(lambda d: _CHANGES[one.verb](d, one.arguments), by)
         return {
@@ -317,6 +317,7 @@ class Securing:
         self, made_of: Callable[[SecurityDocument], SecurityDocument], by: str
     ) -> tuple[SecurityDocument, int]:
         """Another version, which holds; how much of what was open is closed. SecurityFileError."""
+
         def change(document: SecurityDocument) -> SecurityDocument:
             if document is not self._document and stamp_of(self._path) != self._seen:
                 said = f"{self._path}: was changed and is not taken over yet; order it again"
@@ -393,6 +394,24 @@ class Securing:
         """The variables that hold secrets which the document names."""
         return named_by_policy(self._document)
 
+    def booted(
+        self, start: str, deleted: int, killed_ms: int, fx: Effects, *, has_waited: bool
+    ) -> None:
+        """Audit a boot: by whose process, or, has_waited, because another machine went away.
+        start: WARM or COLD; deleted: so many messages; killed_ms: see NodeProcess."""
+        name, now_ms = self._node.name, self._clock_ms()
+        if killed_ms:
+            self._auditing.was_killed(name, killed_ms, now_ms, fx)
+        who = ("system", "") if has_waited else (f"os:{own_name()}", _operator())
+        facts: dict[str, Any] = {"start": start, "version": hms_version()}
+        facts |= {"deleted": deleted} if start == "COLD" or deleted else {}
+        facts |= {"takes_over": True} if has_waited else {}
+        self._auditing.booted(who, name, facts, now_ms, fx)
+
+    def stopped(self, moves_to: str, fx: Effects, now_ms: int) -> None:
+        """Audit a stop; under the engine's lock."""
+        self._auditing.stopped(self._node.name, moves_to, now_ms, fx)
+
     def announce(self, listener: str, key: str) -> None:
         """Tell who is connected there, and has not been told, which key comes next."""
         if self.gate.is_untold(listener, key):
@@ -452,6 +471,10 @@ class Securing:
         found = self._listeners.get(listener)
         return ("*",) if found is None else found.roles
 
+    def _offered_at(self, listener: str) -> Sequence[str]:
+        found = self._listeners.get(listener)
+        return LISTENERS_OFFER if found is None else found.mechanisms
+
 
 def make_securing(
     config: Config,
@@ -471,32 +494,9 @@ def make_securing(
         *about,
         verify_command(config, node),
         config.policy_master_of(node),
-    def _offered_at(self, listener: str) -> Sequence[str]:
-        found = self._listeners.get(listener)
-        return LISTENERS_OFFER if found is None else found.mechanisms
-
+        is_master=config.domain.config_master == node.name,
     )
 
-
-def _dummy_hash(document: SecurityDocument) -> str:
-    """What the passwords of unknown users are compared with, as costly as those of users."""
-    cost = _cost_of(document)
-    if not cost:
-        return ""
-    return hash_password(os.urandom(16).hex(), time_cost=cost[0], memory_kib=cost[1])
-
-
-def _cost_of(document: SecurityDocument) -> tuple[int, int] | None:
-    """Passes and KiB of the dearest password; None without any."""
-    stored = {user.password.split("$")[3] for user in document.user.values() if user.password}
-    found = [dict(part.split("=") for part in one.split(",")) for one in stored]
-    costs = [(int(one["t"]), int(one["m"])) for one in found]
-    return max(costs, key=lambda one: one[0] * one[1], default=None)
-
-
-        is_master=config.domain.config_master == node.name,
-def _outside_of(document: SecurityDocument) -> tuple[object, ...]:
-    return document.authenticators, document.authenticator
 
 def _operator() -> str:
     """Whose process this is, and who logged in at the machine where that is another one: the kernel
@@ -517,6 +517,25 @@ def _is_writable(path: Path) -> bool:
         return False
     return all(mode & stat.S_IWUSR for mode in own) and os.access(path.parent, os.W_OK)
 
+
+def _dummy_hash(document: SecurityDocument) -> str:
+    """What the passwords of unknown users are compared with, as costly as those of users."""
+    cost = _cost_of(document)
+    if not cost:
+        return ""
+    return hash_password(os.urandom(16).hex(), time_cost=cost[0], memory_kib=cost[1])
+
+
+def _cost_of(document: SecurityDocument) -> tuple[int, int] | None:
+    """Passes and KiB of the dearest password; None without any."""
+    stored = {user.password.split("$")[3] for user in document.user.values() if user.password}
+    found = [dict(part.split("=") for part in one.split(",")) for one in stored]
+    costs = [(int(one["t"]), int(one["m"])) for one in found]
+    return max(costs, key=lambda one: one[0] * one[1], default=None)
+
+
+def _outside_of(document: SecurityDocument) -> tuple[object, ...]:
+    return document.authenticators, document.authenticator
 
 
 def _user_name(uid: int) -> str:

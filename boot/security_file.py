@@ -24,6 +24,7 @@ from hms.server.logins.security_document import SecurityDocument, check_document
 __all__ = [
     "change_security",
     "load_security",
+    "own_name",
     "read_marked",
     "read_security",
     "replace_security",
@@ -112,7 +113,7 @@ def change_security(
         changed = change(known)
         if changed != known:
             changed = msgspec.structs.replace(
-                changed, version=known.version + 1, changed_by=by or _own_name()
+                changed, version=known.version + 1, changed_by=by or own_name()
             )
             save_security(path, changed)
             saved()
@@ -145,7 +146,7 @@ def security_text(document: SecurityDocument, notes: Sequence[str] = ()) -> str:
     return _HEAD + "\n".join(lines) + f"\n{_END}"
 
 
-def _own_name() -> str:
+def own_name() -> str:
     """Who runs this."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name

@@ -17,7 +17,7 @@ from hms.boot.log_folder import log_folder
 from hms.boot.stores import tables_of
 from hms.errors.catalogue import InvalidArgument, NotSupported, StoreCorrupt
 from hms.history.audit_trail import entries_of_log, entries_of_tables
-from hms.records.audit import AuditEntry, breaks_of
+from hms.records.audit import AuditEntry, breaks_of, result_of
 from hms.store.journal.reader import list_segments
 
 __all__ = ["audit"]
@@ -251,6 +251,6 @@ def _row(entry: AuditEntry) -> dict[str, Any]:
         "command": entry.command,
         "action": entry.action,
         "resource": entry.resource,
-        "result": entry.result or "ok",
+        "result": result_of(entry),
         "count": entry.count,
     }

@@ -19,7 +19,7 @@ from hms.boot.web.markup import Html, button, field, form, join, link, shown, ta
 from hms.boot.web.node_place import NodePlace
 from hms.errors.catalogue import NotAuthorized, NotSupported
 from hms.history.audit_pages import AuditLog, AuditPage, Wanted, page_of_tables
-from hms.records.audit import AuditEntry
+from hms.records.audit import AuditEntry, result_of
 
 __all__ = ["AuditPages", "run_text"]
 
@@ -56,7 +56,7 @@ class AuditPages:
                 "command": one.command,
                 "action": one.action,
                 "resource": one.resource,
-                "result": one.result or "ok",
+                "result": result_of(one),
                 "count": one.count,
             }
             for one in found.entries
@@ -91,7 +91,7 @@ class AuditPages:
             "command": one.command,
             "action": one.action,
             "resource": one.resource,
-            "result": one.result or "ok",
+            "result": result_of(one),
             "count": one.count,
             "previous": one.previous.hex(),
             "hash": one.hash.hex(),
@@ -169,7 +169,7 @@ def _is_wanted(one: AuditEntry, asked: Mapping[str, str]) -> bool:
         asked["user"] in ("", one.user)
         and asked["command"] in one.command
         and asked["resource"] in one.resource
-        and asked["result"] in ("", str(one.result or "ok"))
+        and asked["result"] in ("", str(result_of(one)))
     )
 
 

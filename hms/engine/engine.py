@@ -156,6 +156,13 @@ class Engine:
             self.cluster.attach(fx)
 
     @property
+    def was_killed(self) -> bool:
+        """Whether the node's last life ended without a stop; after recovery, before boot()."""
+        state = self.state
+        last, boots = state.last_event, state.identity.boots
+        return last == "booted" or (not last and bool(boots))
+
+    @property
     def log(self) -> bytes:
         """Which log it is, over WARM boots; see hms.records.Identity."""
         return self.state.identity.log

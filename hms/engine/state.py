@@ -110,6 +110,10 @@ class Outgoing:
 class State:
     """Connections, places and numbers. now_ms never runs backwards."""
 
+    last_event = ""
+    """What the node said of itself last, in the log: booted or stopped; "" nothing that is there.
+    """
+
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
         self.now_ms = 0

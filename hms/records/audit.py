@@ -14,17 +14,21 @@ from hms.records.kinds import Record, RecordType
 
 __all__ = [
     "NO_HASH",
+    "UNKNOWN",
     "AuditEntry",
     "audit_record",
     "breaks_of",
     "chained",
     "decode_audit",
     "fault_of",
+    "result_of",
     "without_arguments",
 ]
 
 NO_HASH = bytes(32)
 ARGUMENTS_BYTES_MAX = 4096
+UNKNOWN = -1
+"""The result of an order whose end another record tells; where none does, nobody knows it."""
 _ERASED = "*"
 _FIELDS_WITHOUT_DIGEST = 12
 """What a record had whose hash covers the arguments themselves."""
@@ -33,7 +37,8 @@ _encode = msgspec.msgpack.Encoder().encode
 
 class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
     """number: consecutive for ever; user, source: who, and from where; result: 0, or the number of
-    the error; count: of equal refusals that it stands for; arguments: as JSON, nothing secret."""
+    the error, or UNKNOWN; count: of equal refusals that it stands for; arguments: as JSON, nothing
+    secret."""
 
     number: int
     at_ms: int
@@ -55,6 +60,11 @@ def chained(entry: AuditEntry) -> AuditEntry:
     """The entry with its hash."""
     entry = msgspec.structs.replace(entry, digest=_digest(entry))
     return msgspec.structs.replace(entry, hash=_hash(entry))
+
+
+def result_of(entry: AuditEntry) -> int | str:
+    """As people read it: ok, unknown, or the number of the error."""
+    return {0: "ok", UNKNOWN: "unknown"}.get(entry.result, entry.result)
 
 
 def without_arguments(entry: AuditEntry) -> AuditEntry:

@@ -88,6 +88,10 @@ TICK = object()
 INTERNAL: Hashable = "internal"
 
 
+def _unsaid(_fx: Effects, _now_ms: int) -> None:
+    """An open node has no audit."""
+
+
 class StorageWorkers(Protocol):
     """What the broker needs of the storage workers."""
 
@@ -218,6 +222,7 @@ class Broker:
             self._metrics,
             SegmentOperations(engine, store, self._check_format),
             ClientOperations(engine, self.registry, self._entrance),
+            self._entrance.ended,
         )
         self._requests.add(
             {**self._transfers.handlers, **OutcomeRequests(engine, self.registry).handlers}
@@ -820,9 +825,14 @@ class Broker:
 
     # the node's own
 
-    def stopped(self) -> None:
-        """Note in the log that the node stopped in order."""
-        self._change(lambda fx, now_ms: self.engine.stopped(now_ms, fx))
+    def stopped(self, audit: Callable[[Effects, int], None] = _unsaid) -> None:
+        """Note in the log that the node stopped in order; audit: notes it there first."""
+
+        def change(fx: Effects, now_ms: int) -> None:
+            audit(fx, now_ms)
+            self.engine.stopped(now_ms, fx)
+
+        self._change(change)
 
     def drained(self) -> None:
         """Tell every client that what was not answered was not taken."""

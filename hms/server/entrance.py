@@ -14,10 +14,12 @@ from hms.wire import structures as wire
 from hms.wire.commands import Order
 from hms.wire.operations import Operation
 
-__all__ = ["Change", "Entrance", "OpenEntrance"]
+__all__ = ["Change", "Ended", "Entrance", "OpenEntrance"]
 
 Change = Callable[[Callable[[Effects, int], None]], None]
 """Applies a change under the engine's lock; from any thread."""
+Ended = Callable[[int, int, Effects], None]
+"""Told 0 or the number of an error, and the time; under the engine's lock."""
 
 
 class Entrance(Protocol):
@@ -49,6 +51,9 @@ class Entrance(Protocol):
 
     def ordered(self, number: int, order: Order, error: int, now_ms: int, fx: Effects) -> None:
         """A command of an operator was applied; error: the number of the fault, or 0."""
+
+    def ended(self, number: int, order: Order, audit_number: int) -> Ended:
+        """What audits the end of a command whose own record could not tell it."""
 
     def audit_number(self, order: Order) -> int:
         """The number that the record of a command will have in the audit; 0: it leaves none."""
@@ -119,6 +124,10 @@ class OpenEntrance:
 
     def ordered(self, _number: int, _order: Order, _error: int, _now: int, _fx: Effects) -> None:
         """Nobody keeps it."""
+
+    def ended(self, _number: int, _order: Order, _audit_number: int) -> Ended:
+        """As above."""
+        return lambda _error, _now_ms, _fx: None
 
     def audit_number(self, _order: Order) -> int:
         """As above."""

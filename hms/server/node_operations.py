@@ -11,7 +11,7 @@ from hms.server.alerts import Alerts
 from hms.server.log_levels import LogLevels
 from hms.wire import operations as ops
 
-__all__ = ["NODE_OPERATIONS", "Later", "NodeOperations"]
+__all__ = ["NODE_OPERATIONS", "UNFORESEEN", "Later", "NodeOperations"]
 
 NODE_OPERATIONS = (
     "alert.list",
@@ -20,11 +20,13 @@ NODE_OPERATIONS = (
     "replica.remove",
     "replica.switchover",
 )
+UNFORESEEN = 1014
+"""Of an error that has no number."""
 
 
 class Later:
     """An answer that comes later. asked: connections that wait for it, with their correlations, and
-    what audits the number of an error; under the engine's lock."""
+    what audits how it ended, 0 or the number of an error; under the engine's lock."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int, Callable[[int, int, Effects], None]]] = []
@@ -38,12 +40,13 @@ class Later:
         now_ms: int,
         fx: Effects,
     ) -> None:
-        """Tell those who wait and are there still; under the engine's lock."""
+        """Tell those who wait and are there still; how it ended is audited either way. Under the
+        engine's lock."""
         for connection, correlation, audit in self.asked:
+            audit((said.number or UNFORESEEN) if isinstance(said, HmsError) else 0, now_ms, fx)
             if connection not in connections:
                 continue
             if isinstance(said, HmsError):
-                audit(said.number or 0, now_ms, fx)
                 fx.out.append(Refusal(connection, correlation, said))
             else:
                 fx.out.append(Reply(connection, correlation, said))

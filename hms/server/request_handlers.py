@@ -2,7 +2,6 @@
 commands."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from hms.engine.admin.operation_slices import SLICED
@@ -13,10 +12,12 @@ from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.errors.tree import HmsError
 from hms.records import by_order
+from hms.records.audit import UNKNOWN
 from hms.server.branch_handlers import BranchHandlers
 from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOperations
+from hms.server.entrance import Ended
 from hms.server.listener_services import tell_running
-from hms.server.node_operations import NODE_OPERATIONS, Later, NodeOperations
+from hms.server.node_operations import NODE_OPERATIONS, UNFORESEEN, Later, NodeOperations
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
 from hms.server.segment_roll import SEGMENT_OPERATIONS, SegmentOperations
 from hms.server.service_monitor import Listener, ServiceMonitor
@@ -26,9 +27,6 @@ from hms.wire import structures as wire
 from hms.wire.commands import Order
 from hms.wire.operations import CreateBackup
 from hms.wire.packed_messages import unpack_rows
-
-UNFORESEEN = 1014
-"""The number of an error that has none."""
 
 
 class RequestHandlers:
@@ -48,6 +46,7 @@ class RequestHandlers:
         metrics: Callable[[], dict[str, Any]],
         segments: SegmentOperations,
         clients: ClientOperations,
+        ended: Callable[[int, Order, int], Ended],
     ) -> None:
         self._engine = engine
         self._monitor = monitor
@@ -57,6 +56,7 @@ class RequestHandlers:
         self._shown = shown
         self._ordered = ordered
         self._audit_number = audit_number
+        self._ended = ended
         self.segments = segments
         self.backed_up_ms = 0
         """When a backup was begun last; 0: not since the boot."""
@@ -444,25 +444,26 @@ class RequestHandlers:
         self, connection: int, correlation: int, request: Order, now_ms: int, fx: Effects
     ) -> None:
         """What an operator orders is audited, also when it fails."""
-        state, error, before = self._engine.state, 0, len(fx.records)
+        state, result, before = self._engine.state, 0, len(fx.records)
         progress = self._engine.begun(connection, request)
         begun = 0 if progress is None else progress.audit_number
         state.operation = begun or self._audit_number(request)
+        number = state.operation
         try:
             value = self._done(connection, request, now_ms, fx)
+            result = UNKNOWN if isinstance(value, Later) else 0
         except HmsError as fault:
-            error = fault.number or UNFORESEEN
+            result = fault.number or UNFORESEEN
             raise
         finally:
-            if state.operation:
-                _number(fx, before, state.operation, now_ms)
+            if number:
+                _number(fx, before, number, now_ms)
             state.operation = 0
-            if error or not begun:
-                self._audit(connection, request, error, before, now_ms, fx)
-        if isinstance(value, Later):  # that it was ordered is audited, and a refusal too
-            value.asked.append(
-                (connection, correlation, partial(self._ordered, connection, request))
-            )
+            if result or not begun:
+                self._audit(connection, request, result, before, now_ms, fx)
+        if isinstance(value, Later):  # its end is audited when it is known
+            ended = self._ended(connection, request, number)
+            value.asked.append((connection, correlation, ended))
             return
         fx.must_wait = True
         fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))

@@ -56,7 +56,9 @@ class StateTables:
         self.state.audit.restore(number, head)
 
     def node_event(self, event: NodeEvent) -> None:
-        """Nothing but its time is kept."""
+        """The last boot or stop is known."""
+        if event.what in ("booted", "stopped"):
+            self.state.last_event = event.what
 
     def define(self, definition: Definition) -> None:
         """A segment's dictionary tells again what was defined before it, and may be taken just

@@ -6,6 +6,8 @@ When the first ones of a minute take BYTES_A_MINUTE, further ones are `others`: 
 come behind, a flood takes less than 1 MiB of the disk in any minute.
 """
 
+from typing import Any
+
 import msgspec
 
 from hms.engine.effects import Effects
@@ -47,17 +49,43 @@ class Auditing:
     def ordered(
         self, login: Login | None, order: Order, error: int, now_ms: int, fx: Effects
     ) -> None:
-        """A command of an operator that changes something, done or failed."""
-        command = order.command
-        if command.repeat is Repeat.READ:
-            return
+        """A command of an operator that changes something, done or failed, or UNKNOWN."""
         given = order.arguments
         if isinstance(given, SelectMessages) and given.is_erasure:
             given = msgspec.structs.replace(given, selector="***")
         arguments = msgspec.json.encode(given).decode()
-        who = ("system", "") if login is None else (login.user, str(login.caller))
-        resource = concerns(command, order)
-        self._add(who, str(command.action), resource, command.name, arguments, error, 1, now_ms, fx)
+        self._order(login, order, arguments, error, now_ms, fx)
+
+    def ended(
+        self,
+        login: Login | None,
+        order: Order,
+        audit_number: int,
+        error: int,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """How the command ended whose record has that number, and did not know it."""
+        said = msgspec.json.encode({"order": audit_number}).decode()
+        self._order(login, order, said, error, now_ms, fx)
+
+    def _order(
+        self,
+        login: Login | None,
+        order: Order,
+        arguments: str,
+        result: int,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        command = order.command
+        if command.repeat is Repeat.READ:
+            return
+        who = ("system", "")
+        if login is not None:
+            who = login.user, f"{login.caller} {login.authority}"
+        about = str(command.action), concerns(command, order), command.name
+        self._add(who, *about, arguments, result, 1, now_ms, fx)
 
     def number_of(self, order: Order) -> int:
         """The number that the next command's record has; 0 for one that leaves none."""
@@ -119,6 +147,7 @@ class Auditing:
         is_told = after.version > before.version and after.changed_by
         by = after.changed_by.removeprefix(BY_USER)
         by = by if after.changed_by.startswith(BY_USER) else f"os:{by}"
+        by = "system" if after.changed_by == BY_NODE else by
         who = (by, "security file") if is_told else ("system", "")
         said = msgspec.json.encode(value).decode()
         self._add(who, "secure", "role:*", "policy", said, 0, 1, now_ms, fx)
@@ -128,6 +157,34 @@ class Auditing:
         said = msgspec.json.encode({"public": key}).decode()
         who, resource = ("system", ""), f"listener:{listener}"
         self._add(who, "secure", resource, "server key", said, 0, 1, now_ms, fx)
+
+    def booted(
+        self, who: tuple[str, str], node: str, facts: dict[str, Any], now_ms: int, fx: Effects
+    ) -> None:
+        """The node begins to work. who: has booted it, and from where; facts: how, and what a COLD
+        boot has deleted."""
+        self._of_node(who, node, "boot", facts, now_ms, fx)
+
+    def was_killed(self, node: str, last_ms: int, now_ms: int, fx: Effects) -> None:
+        """The node's last life ended without a stop; last_ms: the last time that its log has."""
+        self._of_node(("system", ""), node, "no orderly stop", {"last_ms": last_ms}, now_ms, fx)
+
+    def stopped(self, node: str, moves_to: str, now_ms: int, fx: Effects) -> None:
+        """The node has finished what it took, and ends; moves_to: the replica that goes on."""
+        facts = {"moves_to": moves_to} if moves_to else {}
+        self._of_node(("system", ""), node, "stop", facts, now_ms, fx)
+
+    def _of_node(
+        self,
+        who: tuple[str, str],
+        node: str,
+        command: str,
+        facts: dict[str, Any],
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        said = msgspec.json.encode(facts).decode()
+        self._add(who, str(Action.OPERATE), f"node:{node}", command, said, 0, 1, now_ms, fx)
 
     def is_due(self, now_ms: int) -> bool:
         """Whether a minute of some refusals is over; from any thread."""
@@ -147,7 +204,6 @@ class Auditing:
 
     def _add(
         self,
-        by = "system" if after.changed_by == BY_NODE else by
         who: tuple[str, str],
         action: str,
         resource: str,

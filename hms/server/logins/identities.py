@@ -19,6 +19,7 @@ __all__ = ["NODE_USER", "Identities", "Login"]
 
 NODE_USER = "$node"
 """What server processes that the node itself has started are logged in as; no user is called so."""
+DIGEST_DIGITS = 16
 OUTSIDE_MAX = 100_000
 """So many users of authenticators are remembered: their subscriptions go on without them."""
 
@@ -39,6 +40,14 @@ class Login(msgspec.Struct, frozen=True):
     authenticator: str = ""
     identity: Identity | None = None
     """Of a user that is not in the security file: who says so, and what."""
+
+    @property
+    def authority(self) -> str:
+        """How it was proved, and a digest of its active roles: the beginning of the SHA-256 of
+        their names, sorted, each with a line's end."""
+        names = "".join(f"{role}\n" for role in sorted(self.roles))
+        digest = hashlib.sha256(names.encode()).hexdigest()[:DIGEST_DIGITS]
+        return f"by {self.authenticator or self.mechanism}, roles {digest}"
 
 
 class Identities:

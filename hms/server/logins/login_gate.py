@@ -29,7 +29,7 @@ from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.doors.door import Words
 from hms.server.effect_release import ToConnection, ToPeer
-from hms.server.entrance import Change
+from hms.server.entrance import Change, Ended
 from hms.server.logins.auditing import Auditing
 from hms.server.logins.authenticators import Identity, LoginAttempt
 from hms.server.logins.authorization import Authorization, producer_needs
@@ -459,6 +459,11 @@ class LoginGate:
         login = self._authorization.logins.get(number)
         self._auditing.ordered(login, order, error, now_ms, fx)
 
+    def ended(self, number: int, order: Order, audit_number: int) -> Ended:
+        """Who ordered it may be gone by then."""
+        login = self._authorization.logins.get(number)
+        return partial(self._auditing.ended, login, order, audit_number)
+
     def audit_number(self, order: Order) -> int:
         """Which record of the audit a command will leave, 0 for none."""
         return self._auditing.number_of(order)
@@ -472,7 +477,7 @@ class LoginGate:
         said, number_of = error.fields, error.number or 0
         self._auditing.refused(
             login.user,
-            login.caller.source,
+            f"{login.caller.source} {login.authority}",
             str(said.get("action", "")),
             str(said.get("resource", "")),
             number_of,
@@ -621,11 +626,6 @@ class LoginGate:
         self._limits.succeeded(auth.user, caller.source, now_ms)
         del self._waiting[peer]
         self._let_in(peer, waiting.correlation, waiting.hello, login, now_ms, fx, login.mechanism)
-
-    def _login_of(
-        self, proof: _Proof, mechanism: str, caller: Caller, now_ms: int
-    ) -> tuple[Login | None, str]:
-        """The login that a proof gives, or why none."""
         if proof.weak:
             self._strengthen(auth.user, proof.weak, auth.response)
 
@@ -650,6 +650,11 @@ class LoginGate:
         self._strengthening.add(user)
         if not self._workers.submit_spare(hash_again):
             self._strengthening.discard(user)
+
+    def _login_of(
+        self, proof: _Proof, mechanism: str, caller: Caller, now_ms: int
+    ) -> tuple[Login | None, str]:
+        """The login that a proof gives, or why none."""
         if not proof.name:
             return None, proof.why
         if proof.outside is not None and proof.outside.identity is not None:

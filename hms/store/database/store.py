@@ -28,6 +28,7 @@ from hms.store.database.table_records import (
     audit_of,
     bounds_of,
     dictionary_of,
+    event_of,
     memory_of,
     messages_of,
     pending_of,
@@ -116,6 +117,7 @@ class DatabaseStore:
         backend, meta = self._backend, self._meta
         with self._available():
             yield dictionary_of(meta, backend.definitions())
+            yield from event_of(meta)
             yield from bounds_of(meta, backend.ids_below())
             for record in messages_of(meta, backend, self._upkeep.departed.nowhere):
                 self._upkeep.renew_if_due()

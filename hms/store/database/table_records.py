@@ -13,6 +13,7 @@ from hms.records import (
     Definition,
     Kept,
     Memory,
+    NodeEvent,
     Record,
     RecordType,
     Snapshot,
@@ -22,6 +23,7 @@ from hms.records import (
     dictionary,
     memory,
     moved,
+    node_event,
     reserved,
 )
 from hms.store.database.backend import Backend
@@ -40,6 +42,12 @@ def dictionary_of(meta: Meta, definitions: list[bytes]) -> StoredRecord:
     decoded: list[Definition] = [decode_definition(encoded) for encoded in definitions]
     content = Snapshot(decoded, 0, meta.next_number, meta.next_seq, meta.now_ms)
     return _stored(meta, dictionary(content))
+
+
+def event_of(meta: Meta) -> Records:
+    """What the node said of itself last."""
+    if meta.event:
+        yield _stored(meta, node_event(NodeEvent(meta.event, meta.event_ms)))
 
 
 def bounds_of(meta: Meta, ids_below: list[int]) -> Iterator[StoredRecord]:

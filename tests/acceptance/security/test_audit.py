@@ -1,6 +1,7 @@
 """The audit: one record for each order, in the log before its reply, and a chain that tells."""
 
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -22,7 +23,17 @@ from hms.engine.engine import Engine
 from hms.history.audit_trail import entries_of_log
 from hms.history.backups.backup_restoration import restore
 from hms.records import RecordType, Snapshot, dictionary
-from hms.records.audit import NO_HASH, AuditEntry, breaks_of, chained, decode_audit
+from hms.records.audit import (
+    NO_HASH,
+    UNKNOWN,
+    AuditEntry,
+    breaks_of,
+    chained,
+    decode_audit,
+    result_of,
+)
+from hms.server.broker import Lost
+from hms.server.node_operations import Later
 from hms.store.journal import Journal
 from hms.store.journal.audit_files import write_audit_file
 from hms.store.journal.disk import REAL_DISK, RealDisk
@@ -223,18 +234,19 @@ def test_the_whole_way_at_a_real_node(tmp_path, monkeypatch, store):
         node.kill()
         monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
         rows = json.loads(_run("list", "--json"))
-        assert [row["command"] for row in rows] == ["queue.pause", "queue.resume", "refused"]
-        assert [row["user"] for row in rows] == ["root", "root", "u"]
+        told = ["boot", "queue.pause", "queue.resume", "refused"]
+        assert [row["command"] for row in rows] == told
+        assert [row["user"] for row in rows] == [f"os:{me()}", "root", "root", "u"]
         anchor = _run("anchor").strip()
-        assert "3 records are whole" in _run("verify", "--anchor", anchor)
+        assert "4 records are whole" in _run("verify", "--anchor", anchor)
         _run("verify", "--anchor", f"9:{'0' * 64}", code=3)
         _run("verify", "--anchor", f"2:{'0' * 64}", code=4)
-        assert len(_run("export").splitlines()) == 3
-        assert "queue.resume" in _run("show", "2")
+        assert len(_run("export").splitlines()) == 4
+        assert "queue.resume" in _run("show", "3")
         node.boot()
         with hms.connect(node.address) as connection:
             connection.administer("queue.pause", {"name": "orders"})
-        assert "4 records are whole" in _run("verify", "--anchor", anchor)
+        assert "7 records are whole" in _run("verify", "--anchor", anchor)
         assert len(_run("follow", "--limit", "2", "--count", "2").splitlines()) == 2
         if store == "log":
             _is_backed_up(node, tmp_path, anchor)
@@ -265,12 +277,14 @@ ARRAY_OF_ENTRY = 0x9D
 
 
 def _every_byte(file):
-    """Of two records, one behind the other, as they lie on the disk; of the short form some."""
-    whole = file.read_bytes()
+    """Of records one behind the other, as they lie on the disk; of the short form some."""
+    whole, starts = file.read_bytes(), [0]
+    while (end := starts[-1] + 4 + int.from_bytes(whole[starts[-1] :][:4], "big")) < len(whole):
+        starts.append(end)
     for at in range(0, len(whole), 1 if ATTACKS_FULL else 71):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         said = _run("verify", code=4)
-        number = 1 if at < 4 + int.from_bytes(whole[:4], "big") else 2
+        number = sum(start <= at for start in starts)
         if whole[at] == number and whole[at - 1] == ARRAY_OF_ENTRY:  # the number itself
             number ^= 1
         assert re.match(f"record {number}( or a later one)?: ", said), (at, said)
@@ -287,14 +301,14 @@ def test_a_policy_change_has_its_author_and_what_it_changed(tmp_path, monkeypatc
     """The record said that the node itself had done it; follow shows it as it comes."""
     with secured_node(tmp_path, document(u=[])) as node:
         monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
-        command = [sys.executable, "-m", "hms.boot", "audit", "follow", "--count", "2"]
+        command = [sys.executable, "-m", "hms.boot", "audit", "follow", "--count", "3"]
         following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         for words in (["create", "r"], ["create", "s"]):
             done = CliRunner().invoke(main, ["role", *words], prog_name="hms")
             assert done.exit_code == 0
             version = load_security(node.security).version
             wait_until(lambda version=version: f"policy version {version} holds" in node.log)
-        told = following.communicate(timeout=250)[0].splitlines()
+        _, *told = following.communicate(timeout=250)[0].splitlines()  # the boot is the first
         row = json.loads(told[0])
         assert (row["user"], row["command"]) == (f"os:{me()}", "policy")
         assert json.loads(row["arguments"])["changed"] == ["role.r"]
@@ -447,6 +461,117 @@ SMALL_DISK = {
 }
 
 
+@pytest.mark.parametrize("store", ["log", "sqlite"])
+def test_boots_and_stops_are_audited_and_a_kill_is_told_by_the_next_boot(
+    tmp_path, monkeypatch, store
+):
+    """Who booted it, how, and what a COLD boot deleted; before anybody is served."""
+    own = {} if store == "log" else {"database": f"sqlite:{tmp_path}/store.db"}
+    with secured_node(tmp_path, document(u=[]), own=own) as node:
+        monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+        assert _told_of_lives() == [("boot", f"os:{me()}", "WARM")]
+        with hms.connect(node.address) as connection, connection.session() as session:
+            for _ in range(3):
+                session.producer(hms.Queue("orders")).send(b"x")
+        assert node.stop() == 0
+        assert _told_of_lives()[1:] == [("stop", "system", None)]
+        node.boot(warm=False)
+        *_, cold = json.loads(_run("list", "--json"))
+        said = json.loads(json.loads(_run("show", str(cold["number"]), "--json"))["arguments"])
+        assert (cold["command"], said["start"], said["deleted"]) == ("boot", "COLD", 3)
+        assert cold["from"].startswith(f"uid {os.getuid()}")
+        node.kill()
+        node.boot(warm=True)
+        node.kill()
+        node.boot(warm=True)
+        lost = [("no orderly stop", "system", None), ("boot", f"os:{me()}", "WARM")]
+        assert _told_of_lives()[3:] == [*lost, *lost]
+        assert node.stop() == 0
+        node.boot(warm=True)
+        assert [command for command, *_ in _told_of_lives()[-2:]] == ["stop", "boot"]
+        assert "records are whole" in _run("verify")
+
+
+def _told_of_lives():
+    """What the audit of a node says of its boots and stops."""
+    rows = [json.loads(line) for line in _run("export").splitlines()]
+    return [
+        (row["command"], row["user"], json.loads(row["arguments"]).get("start"))
+        for row in rows
+        if row["command"] in ("boot", "stop", "no orderly stop")
+    ]
+
+
+def test_a_node_that_is_killed_right_behind_its_boot_has_the_boot_in_its_audit(
+    tmp_path, monkeypatch
+):
+    """Its segments were let go since: what is left does not say that it was stopped."""
+    with secured_node(tmp_path, document(u=[]), own=SMALL_LOG) as node:
+        with hms.connect(node.address) as connection, connection.session() as session:
+            out, inn = session.producer(hms.Queue("orders")), session.consumer(hms.Queue("orders"))
+            while not list(node.store.glob("*.audit")):
+                out.send(bytes(128 << 10))
+                inn.receive(timeout_s=20)
+        node.kill()
+        monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+        node.boot()
+        lives = [command for command, *_ in _told_of_lives()]
+        assert lives == ["boot", "no orderly stop", "boot"]
+
+
+class Slow:
+    """A keeper of the policy that answers when the test says so."""
+
+    def __init__(self):
+        self.later = Later()
+
+    def keep(self, _verb, _asked, _user, _number):
+        return self.later
+
+    reload = show = verify_audits = may_renew = None
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("fault", [None, hms.SecurityFileError(report="cut off")])
+def test_an_order_whose_end_comes_later_is_unknown_until_then(is_lost, fault):
+    """The record said ok, and stayed so when the order failed behind a connection that was gone."""
+    held, keeper = document(u=[]), Slow()
+    root = msgspec.structs.replace(held.user["root"], password=held.user["u"].password)
+    held = msgspec.structs.replace(held, user={**held.user, "root": root})
+    node = GatedNode(held, keeper=keeper)
+    node.login("root", "root", 1)
+    asked = wire.Administer("user.disable", {"name": "u"})
+    assert node.send("root", Kind.REQUEST, wire.encode(asked)) == []
+    (order,) = entries_of(node)
+    assert (order.result, result_of(order)) == (UNKNOWN, "unknown")
+    if is_lost:
+        node.broker.handle("root", [Lost("gone")])
+
+    known = node.engine.state.connections
+    said = {"version": 2} if fault is None else fault
+    node.broker.command(lambda fx, now_ms: keeper.later.answer(said, known, now_ms, fx))
+    node.step()
+
+    _, ended = entries_of(node)
+    assert (ended.user, ended.command) == ("root", "user.disable")
+    assert ended.result == (0 if fault is None else hms.SecurityFileError.number)
+    assert json.loads(ended.arguments) == {"order": order.number}
+    assert bool(node.outlet.take("root")) is not is_lost
+    assert list(breaks_of(entries_of(node))) == []
+
+
+def test_a_record_has_a_digest_of_the_roles_that_were_active(node):
+    """§8: what somebody might do then; the roles of a user may be other ones by now."""
+    node.ask("root", wire.Administer("queue.pause", {"name": "orders"}))
+    node.ask("u", wire.Administer("queue.pause", {"name": "orders"}))
+
+    done, refused = entries_of(node)
+
+    for entry, roles in ((done, b"admin\nsecurity\n"), (refused, b"u\n")):
+        digest = hashlib.sha256(roles).hexdigest()[:16]
+        assert entry.source.endswith(f" by PASSWORD, roles {digest}")
+
+
 def test_a_full_disk_takes_orders_with_their_records_or_none(tmp_path, monkeypatch):
     """P8: an operator frees a full disk with orders; each that was answered has its record, also
     when the node is killed then. One that cannot be written is not answered."""
@@ -471,7 +596,8 @@ def test_a_full_disk_takes_orders_with_their_records_or_none(tmp_path, monkeypat
                 node.kill()
             monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
             told = _listed(inside, node)
-            assert [row["command"] for row in told if row["result"] == "ok"][: len(done)] == done
+            good = [row["command"] for row in told if row["result"] == "ok"]
+            assert good[: 1 + len(done)] == ["boot", *done]
             filler.unlink()
             node.boot(warm=True)
             with hms.connect(node.address) as connection:
@@ -506,7 +632,7 @@ def test_a_log_that_cannot_be_written_answers_no_order(tmp_path, monkeypatch):
         away.rename(node.store)
         monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
         rows = json.loads(_run("list", "--json"))
-        assert [row["command"] for row in rows][:1] == ["queue.pause"]
+        assert [row["command"] for row in rows][:2] == ["boot", "queue.pause"]
         node.boot(warm=True)
         with hms.connect(node.address) as connection:
             shown = connection.administer("queue.show", {"name": "orders"})
