@@ -29,7 +29,7 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import HmsError
 from hms.server.arbiter import Arbiter, Configuration, Member, Standing
-from hms.server.arbiter.etcd import EtcdArbiter
+from hms.server.arbiter.etcd import EtcdArbiter, Tls
 from hms.server.arbiter.postgresql import PostgresqlArbiter
 from hms.server.links.keys import read_key_file
 from hms.server.replicas.candidate import Candidate
@@ -57,6 +57,8 @@ from hms.store.journal.reader import list_segments
 
 __all__ = [
     "Led",
+    "arbiter_password",
+    "arbiter_tls",
     "await_found",
     "await_leader",
     "await_members",
@@ -97,18 +99,31 @@ def make_arbiter(config: Config, node: Node) -> Arbiter:
     assert said is not None, "the configuration was checked"
     domain, name = config.domain.name, node.name
     if said.kind == "postgresql":
-        password = password_of(
-            said.password,
-            config.path.parent,
-            "password",
-            lambda why: ArbiterUnavailable(endpoint=said.endpoints[0], detail=why),
-        )
+        password = arbiter_password(config)
         return PostgresqlArbiter(said.endpoints[0], domain, name, said.lease_s, password)
+    tls = arbiter_tls(config)
+    return EtcdArbiter(said.endpoints, domain, name, said.lease_s, said.prefix, tls)
+
+
+def arbiter_password(config: Config) -> str | None:
+    """PostgreSQL's, as [arbiter] names it. ArbiterUnavailable."""
+    said = config.arbiter
+    assert said is not None, "the configuration was checked"
+    return password_of(
+        said.password,
+        config.path.parent,
+        "password",
+        lambda why: ArbiterUnavailable(endpoint=said.endpoints[0], detail=why),
+    )
+
+
+def arbiter_tls(config: Config) -> Tls:
+    """Files for etcd, as [arbiter] names them."""
+    said = config.arbiter
+    assert said is not None, "the configuration was checked"
     files = (said.ca_file, said.cert_file, said.key_file)
     tls = tuple(None if file is None else str(file) for file in files)
-    return EtcdArbiter(
-        said.endpoints, domain, name, said.lease_s, said.prefix, (tls[0], tls[1], tls[2])
-    )
+    return tls[0], tls[1], tls[2]
 
 
 def lead(

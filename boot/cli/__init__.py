@@ -44,6 +44,14 @@ main = LazyGroup(
             "hms.boot.cli.replicas:replica",
             "Copies of a node's log on two machines: begin and show them.",
         ),
+        "standby": (
+            "hms.boot.cli.standbys:standby",
+            "Processes of this machine that wait to take over: list, show, stop.",
+        ),
+        "arbiter": (
+            "hms.boot.cli.arbiter:arbiter",
+            "What decides who leads: show its endpoints, try them.",
+        ),
         "switchover": (
             "hms.boot.cli.replicas:switchover",
             "Have another replica lead, planned; the one that led follows.",

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hms.boot.cli.replica_comparison import verify
 from hms.boot.cli.replica_repair import node_with_replicas, own_copy, repair, standing_of
+from hms.boot.cli.tables import WATCH, again_and_again
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 if TYPE_CHECKING:
@@ -143,9 +145,16 @@ def _tell_members(
 
 @replica.command()
 @target_options
-def status(target: Target) -> None:
+@WATCH
+def status(target: Target, watch_s: float | None) -> None:
     """Show who leads, which copies count and what they have. Exit code 1: there is one copy only,
     or nobody leads."""
+    if not again_and_again(lambda: _show_standing(target), watch_s):
+        click.get_current_context().exit(1)
+
+
+def _show_standing(target: Target) -> bool:
+    """Whether somebody leads, and one copy is to spare."""
     from hms.server.replicas.promises import promises_needed  # noqa: PLC0415 - not for --help
 
     config, node, standing = standing_of(target)
@@ -174,8 +183,7 @@ def status(target: Target) -> None:
         show_values(target, said)
         click.echo()
         show_table(target, rows, empty="this machine does not run the node")
-    if leader is None or len(members) < 2:  # noqa: PLR2004 - one copy is none to spare
-        click.get_current_context().exit(1)
+    return leader is not None and len(members) > 1
 
 
 @click.command()
@@ -244,6 +252,7 @@ def history(target: Target) -> None:
     show_table(target, rows, empty="nothing of it is in this log")
 
 
+replica.add_command(verify)
 replica.add_command(repair)
 
 

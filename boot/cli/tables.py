@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from hms.boot.cli.cells import cell, time_cell, written_times
 from hms.boot.cli.values import print_values
 
-__all__ = ["TableView", "has_own_view", "print_table", "table_options"]
+__all__ = ["WATCH", "TableView", "again_and_again", "has_own_view", "print_table", "table_options"]
 
 COLUMNS_MAX = 6
 """So many columns are shown where a command names none."""
@@ -31,6 +31,7 @@ _VIEW = "hms.table"
 _COMPARISONS = ("!=", ">=", "<=", "=", ">", "<")
 
 Row = Mapping[str, Any]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,15 @@ def _condition(text: str, rows: Sequence[Row]) -> Callable[[Row], bool]:
     return compares
 
 
+WATCH = click.option(
+    "--watch",
+    "watch_s",
+    type=click.FloatRange(0.1),
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="Again every so many seconds (2), until Ctrl-C.",
+)
 _OPTIONS = (
     click.option("--wide", is_flag=True, help="Every column."),
     click.option("--columns", metavar="NAME,NAME", default="", help="These columns."),
@@ -113,15 +123,7 @@ _OPTIONS = (
         metavar="COLUMN=VALUE",
         help="Rows that fit, such as 'name=ord*' or 'waiting>0'; may be repeated.",
     ),
-    click.option(
-        "--watch",
-        "watch_s",
-        type=click.FloatRange(0.1),
-        is_flag=False,
-        flag_value=2.0,
-        metavar="[SECONDS]",
-        help="Again every so many seconds (2), until Ctrl-C.",
-    ),
+    WATCH,
 )
 
 
@@ -139,19 +141,25 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
         names = tuple(name for one in columns.split(",") if (name := one.strip()))
         view = TableView(wide, names, sort, filters)
         click.get_current_context().meta[_VIEW] = view
-        if watch_s is None:
-            return command(**rest)
-        while True:
-            if sys.stdout.isatty():
-                click.clear()
-            command(**rest)
-            time.sleep(watch_s)
+        return again_and_again(lambda: command(**rest), watch_s)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
     for option in reversed(_OPTIONS):
         option(run)
     return run
+
+
+def again_and_again(show: Callable[[], Found], watch_s: float | None) -> Found:
+    """What it returns, once; or shown every so many seconds, without end."""
+    if watch_s is None:
+        return show()
+    while True:
+        if sys.stdout.isatty():
+            click.clear()
+        show()
+        sys.stdout.flush()
+        time.sleep(watch_s)
 
 
 def has_own_view() -> bool:

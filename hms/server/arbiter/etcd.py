@@ -30,7 +30,7 @@ from hms.server.arbiter.interface import (
 )
 from hms.server.arbiter.watching import watch_with
 
-__all__ = ["EtcdArbiter", "Tls"]
+__all__ = ["EtcdArbiter", "Tls", "check_version", "client_of"]
 
 API: Final = "/v3/"
 Tls = tuple[str | None, str | None, str | None]
@@ -239,7 +239,7 @@ class EtcdArbiter:
             made = self._made()
             try:
                 version = made.session.get(f"{made.base_url}/version", timeout=made.timeout).json()
-                self._check(str(version["etcdserver"]))
+                check_version(self._endpoint, str(version["etcdserver"]))
             except Exception as error:
                 made.session.close()
                 if not left or isinstance(error, ArbiterUnsuitable):
@@ -250,31 +250,38 @@ class EtcdArbiter:
         return self._client
 
     def _made(self) -> Any:
-        try:
-            import etcd3gw  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise ArbiterDriverMissing(driver="etcd3gw", extra="etcd") from error
-        where = urlsplit(self._endpoint)
-        authority, own, key = self._tls
-        made = etcd3gw.Etcd3Client(
-            host=where.hostname or "127.0.0.1",
-            port=where.port or 2379,
-            protocol=where.scheme,
-            ca_cert=authority,
-            cert_cert=own,
-            cert_key=key,
-            timeout=max(self._lease_s / 3, 0.5),
-            api_path=API,
-        )
-        if authority is not None:  # else REQUESTS_CA_BUNDLE would be taken instead of it
-            made.session.trust_env = False
-        return made
+        return client_of(self._endpoint, self._lease_s, self._tls)
 
-    def _check(self, version: str) -> None:
-        found = tuple(int(part) for part in version.partition("-")[0].split("."))
-        if found < _LEAST or _BAD[0] <= found <= _BAD[1]:
-            detail = f"etcd {version} is refused: 3.4 or later is needed, and not 3.5.0 to 3.5.2"
-            raise ArbiterUnsuitable(endpoint=self._endpoint, detail=detail)
+
+def client_of(endpoint: str, lease_s: float, tls: Tls) -> Any:
+    """Of one endpoint; nothing is asked yet. ArbiterDriverMissing."""
+    try:
+        import etcd3gw  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ArbiterDriverMissing(driver="etcd3gw", extra="etcd") from error
+    where = urlsplit(endpoint)
+    authority, own, key = tls
+    made = etcd3gw.Etcd3Client(
+        host=where.hostname or "127.0.0.1",
+        port=where.port or 2379,
+        protocol=where.scheme,
+        ca_cert=authority,
+        cert_cert=own,
+        cert_key=key,
+        timeout=max(lease_s / 3, 0.5),
+        api_path=API,
+    )
+    if authority is not None:  # else REQUESTS_CA_BUNDLE would be taken instead of it
+        made.session.trust_env = False
+    return made
+
+
+def check_version(endpoint: str, version: str) -> None:
+    """ArbiterUnsuitable for one that is too old, or may lose data in a crash."""
+    found = tuple(int(part) for part in version.partition("-")[0].split("."))
+    if found < _LEAST or _BAD[0] <= found <= _BAD[1]:
+        detail = f"etcd {version} is refused: 3.4 or later is needed, and not 3.5.0 to 3.5.2"
+        raise ArbiterUnsuitable(endpoint=endpoint, detail=detail)
 
 
 def _coded(text: str) -> str:

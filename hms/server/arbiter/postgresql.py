@@ -21,7 +21,7 @@ from hms.server.arbiter.interface import (
 )
 from hms.server.arbiter.watching import watch_with
 
-__all__ = ["PostgresqlArbiter"]
+__all__ = ["PostgresqlArbiter", "Statements"]
 
 _TABLE: Final = """CREATE TABLE IF NOT EXISTS hms_arbiter (
     domain text, node text, version bigint NOT NULL, value bytea NOT NULL,
@@ -62,11 +62,10 @@ class PostgresqlArbiter:
     def __init__(
         self, address: str, domain: str, node: str, lease_s: float, password: str | None = None
     ) -> None:
-        self._address, self._key = address, (domain, node)
-        self._lease_s, self._password = lease_s, password
-        self._connection: Any = None
-        self._lock = threading.Lock()
-        self._shown = address.partition("@")[2] or address
+        self._given = (address, domain, node, lease_s, password)
+        self._key, self._lease_s = (domain, node), lease_s
+        self._statements = Statements(address, lease_s, password)
+        self._one = self._statements.one
         self._seen = Seen()
         self._granted: Leader | None = None
 
@@ -76,7 +75,7 @@ class PostgresqlArbiter:
         if row is None:
             return None
         value, leader, epoch, preferred = row
-        now = self._seen.decode(bytes(value), self._shown)
+        now = self._seen.decode(bytes(value), self._statements.shown)
         return Standing(now, None if leader is None else Leader(leader, epoch), preferred or "")
 
     def begin(self, first: Configuration) -> bool:
@@ -133,17 +132,26 @@ class PostgresqlArbiter:
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """See Arbiter."""
-        own = PostgresqlArbiter(self._address, *self._key, self._lease_s, self._password)
+        own = PostgresqlArbiter(*self._given)
         return watch_with(own, callback, self._lease_s / 5)
 
     def close(self) -> None:
         """See Arbiter."""
-        with self._lock:
-            self._drop()
+        self._statements.close()
 
-    # one statement
 
-    def _one(self, statement: str, values: Sequence[Any]) -> Any:
+class Statements:
+    """One statement after the other, over one session. address: as of libpq; shown: without who
+    asks. Every call raises ArbiterUnavailable; the first one ArbiterUnsuitable, too."""
+
+    def __init__(self, address: str, lease_s: float, password: str | None) -> None:
+        self._address, self._lease_s, self._password = address, lease_s, password
+        self._connection: Any = None
+        self._lock = threading.Lock()
+        self.shown = address.partition("@")[2] or address
+
+    def one(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """The first row that it gives, or None."""
         psycopg = _driver()
         with self._lock:
             try:
@@ -153,7 +161,12 @@ class PostgresqlArbiter:
             except psycopg.Error as error:
                 self._drop()
                 detail = " ".join(str(error).split()) or type(error).__name__
-                raise ArbiterUnavailable(endpoint=self._shown, detail=detail) from error
+                raise ArbiterUnavailable(endpoint=self.shown, detail=detail) from error
+
+    def close(self) -> None:
+        """Let go of the session; the next call has another one."""
+        with self._lock:
+            self._drop()
 
     def _connected(self, psycopg: Any) -> Any:
         limit_ms = max(int(self._lease_s * 1000 / 3), 500)
@@ -175,7 +188,7 @@ class PostgresqlArbiter:
     def _prepare(self, psycopg: Any, made: Any) -> None:
         if made.execute("SHOW fsync").fetchone()[0] != "on":
             detail = "fsync is off: it may lose what it has said to be so"
-            raise ArbiterUnsuitable(endpoint=self._shown, detail=detail)
+            raise ArbiterUnsuitable(endpoint=self.shown, detail=detail)
         try:
             made.execute(_TABLE)
         except psycopg.Error as error:

@@ -4,6 +4,7 @@ Two parts for each message. A frame of another log, epoch or start is refused by
 `mark` numbers what the primary has written; 0 for bytes that a copy gets because it lacks them.
 """
 
+from hashlib import blake2b
 from typing import Annotated, Final
 from zlib import crc32
 
@@ -22,11 +23,15 @@ __all__ = [
     "Bye",
     "ConfirmedUpTo",
     "Cut",
+    "Digest",
+    "Digested",
     "Drop",
     "Envelope",
     "Fence",
     "FileGone",
     "FilePart",
+    "Inspect",
+    "Inspected",
     "Join",
     "Keep",
     "Mark",
@@ -44,6 +49,7 @@ __all__ = [
     "Write",
     "before",
     "decode",
+    "digest_of",
     "encode",
 ]
 
@@ -244,6 +250,40 @@ class OrderDone(_Said, frozen=True):
     epoch: int
 
 
+class Inspect(_Said, frozen=True):
+    """A command at a machine that follows looks at the primary's log, and at how far behind its
+    copy is. A release before refuses it, and does not answer."""
+
+
+class Inspected(_Said, frozen=True):
+    """The primary's segments, those of the history among them, as far as it is confirmed, and the
+    sender's copy as the primary knows it."""
+
+    segments: list[int]
+    confirmed: tuple[int, int]
+    state: str
+    lag_bytes: int
+    lag_s: float
+
+
+class Digest(_Said, frozen=True):
+    """What are these bytes of a segment, so that a copy can be compared? As Inspect."""
+
+    number: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    offset: Annotated[int, Meta(ge=0, le=(1 << 40) - 1)]
+    size: Annotated[int, Meta(ge=1, le=BYTES_MAX)]
+
+
+class Digested(_Said, frozen=True):
+    """BLAKE2b of the first ones, as many as size says: fewer than were asked for where the file
+    ends, and -1 where there is no such segment."""
+
+    number: int
+    offset: int
+    size: int
+    digest: bytes
+
+
 class Bye(_Said, frozen=True):
     """Its sender stops."""
 
@@ -273,6 +313,10 @@ Said = (
     | Time
     | Order
     | OrderDone
+    | Inspect
+    | Inspected
+    | Digest
+    | Digested
     | Bye
 )
 
@@ -290,6 +334,11 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Envelope)
+
+
+def digest_of(data: bytes) -> bytes:
+    """What tells bytes from others."""
+    return blake2b(data, digest_size=32).digest()
 
 
 def before(said: Join) -> Said:

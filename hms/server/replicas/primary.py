@@ -40,10 +40,14 @@ from hms.server.replicas.frames import (
     Bye,
     ConfirmedUpTo,
     Cut,
+    Digest,
+    Digested,
     Drop,
     Envelope,
     FileGone,
     FilePart,
+    Inspect,
+    Inspected,
     Join,
     Keep,
     Mark,
@@ -58,6 +62,7 @@ from hms.server.replicas.frames import (
     Whole,
     Write,
     decode,
+    digest_of,
     encode,
 )
 from hms.server.replicas.leadership import Leadership, Role
@@ -754,6 +759,8 @@ class Primary:
                 self._join(route, envelope, envelope.said)
             elif isinstance(envelope.said, Order):
                 self._order(route, envelope.replica, envelope.said)
+            elif isinstance(envelope.said, Inspect | Digest):
+                self._look(route, envelope.replica, envelope.said)
             elif (link := self._links.get(route)) is None:
                 self._send(route, Rejoin())
             else:
@@ -803,9 +810,42 @@ class Primary:
             self._changed.notify_all()
 
     def _order(self, route: bytes, name: str, said: Order) -> None:
+        self._check_other(name)
+        self.orders.take(route, name, said)
+
+    def _check_other(self, name: str) -> None:
         if name not in self._group.peers or name == self._group.me:
             raise ReplicaFrameBad(detail=f"{name[:40]!r} is no other replica of this node")
-        self.orders.take(route, name, said)
+
+    def _look(self, route: bytes, name: str, said: Inspect | Digest) -> None:
+        """What a command at another machine wants to know of this log."""
+        self._check_other(name)
+        if isinstance(said, Digest):
+            self._send(route, self._digested(said))
+            return
+        with self._changed:
+            row = next((one for one in self._rows() if one["replica"] == name), {})
+            confirmed = self._place
+        self._send(
+            route,
+            Inspected(
+                sorted(all_files(self._disk, self._folder)),
+                (confirmed.segment, confirmed.offset),
+                str(row.get("state", "AWAY")),
+                int(str(row.get("lag_bytes", 0))),
+                float(str(row.get("lag_s", 0.0))),
+            ),
+        )
+
+    def _digested(self, said: Digest) -> Digested:
+        """At most BYTES_MAX are read and hashed, so that the link's others hardly wait."""
+        file, data = all_files(self._disk, self._folder).get(said.number), None
+        if file is not None:
+            with suppress(FileNotFoundError), opened(self._disk, file, READ) as fd:
+                data = self._disk.pread(fd, said.size, said.offset)
+        if data is None:
+            return Digested(said.number, said.offset, -1, b"")
+        return Digested(said.number, said.offset, len(data), digest_of(data))
 
     def _answer_orders(self) -> None:
         for route, said, data in self.orders.answers():
@@ -819,8 +859,7 @@ class Primary:
                 self._changed.notify_all()
             return
         name, start = envelope.replica, envelope.start
-        if name not in self._group.peers or name == self._group.me:
-            raise ReplicaFrameBad(detail=f"{name[:40]!r} is no other replica of this node")
+        self._check_other(name)
         known = [o.start for o in self._confirmation.now.members if o.copy_id == said.copy_id]
         if self._confirmation.is_heard(said.copy_id, self._clock_s()):
             links = self._links.values()

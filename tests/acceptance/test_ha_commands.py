@@ -1,0 +1,228 @@
+"""The commands about copies, standbys and the arbiter, on machines that boot as the pages say."""
+
+import json
+import os
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from hms.testing.nodes import TestNode
+from hms.testing.ports import free_port
+from tests.acceptance.ha_rig import QUEUES, WAIT_S, connect, ended, hms_command
+from tests.support.etcd import Etcd
+from tests.support.postgres import postgres_server
+from tests.support.slapd import Authority
+from tests.support.waiting import wait_until
+
+LEASE_S = 3
+SMALL = {"segment_bytes": "4 MiB", "max_message_bytes": "1 MiB", "max_transaction_bytes": "1 MiB"}
+_groups = count(1)
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory):
+    """One server for all tests."""
+    server = Etcd(tmp_path_factory.mktemp("etcd"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@contextmanager
+def machines(folder, url, *names, **keys):
+    """Replicas of one node, of which the first one has the first copy; none is booted."""
+    replicas = {name: {"address": f"tcp://127.0.0.1:{free_port()}"} for name in names}
+    domain, made = {"name": f"typed{next(_groups)}-{os.getpid()}"}, []
+    for name in names:
+        own = folder / name
+        own.mkdir()
+        config = {
+            "domain": domain,
+            "hms": QUEUES,
+            "node": {"node1": {"replica": name, "replica_timeout_s": 1, **SMALL, **keys}},
+            "arbiter": {"kind": "etcd", "endpoints": [url], "lease_s": LEASE_S},
+            "replica": replicas,
+        }
+        made.append(TestNode(own, own / "store", config, (), (), ()))
+    code, said = hms_command(made[0], "replica", "init")
+    assert code == 0, said
+    with ended(made):
+        yield made
+
+
+@contextmanager
+def booted(nodes):
+    """By `hms boot`, as an operator does."""
+    try:
+        for one in nodes:
+            code, said = hms_command(one, "boot")
+            assert code == 0, said
+        yield
+    finally:
+        for one in nodes:
+            hms_command(one, "down", "--now")
+
+
+def answer(one, *words):
+    """Exit code, and what it says in JSON."""
+    code, said = hms_command(one, *words, "--json")
+    return code, json.loads(said.splitlines()[-1])
+
+
+def fill(nodes, count=40):
+    """More than one segment."""
+    with connect(*nodes) as connection, connection.session() as session:
+        producer = session.producer("orders")
+        for _ in range(count):
+            producer.send(os.urandom(200_000))
+
+
+@pytest.mark.timeout(240)
+def test_a_standby_is_listed_shown_and_stopped_and_one_that_leads_is_not(tmp_path, etcd):
+    """What it waits for, and how far behind it is."""
+    with machines(tmp_path, etcd.url, "a", "b") as (a, b), booted([a, b]):
+        wait_until(lambda: hms_command(a, "replica", "status")[0] == 0, WAIT_S)
+        wait_until(lambda: answer(b, "standby", "list")[1][0]["state"] == "IN_SYNC", WAIT_S)
+
+        code, (row,) = answer(b, "standby", "list")
+        assert (code, row["node"], row["replica"]) == (0, "node1", "b")
+        assert row["waits_for"].startswith("a (epoch 1")
+        assert (row["lag_bytes"], row["fault"]) == (0, "")
+        assert answer(a, "standby", "list") == (0, [])
+        code, shown = answer(b, "standby", "show")
+        assert (code, shown["standby"], shown["damage"]) == (0, "HOT", [])
+        for what in ("show", "stop"):
+            code, said = hms_command(a, "standby", what)
+            assert (code, "which is active" in said) == (1, True), said
+        code, said = hms_command(b, "standby", "stop")
+        assert (code, "waits no more" in said) == (0, True), said
+        code, said = hms_command(b, "standby", "show")
+        assert (code, "HMS-" in said) == (1, True), said
+        assert hms_command(b, "standby", "list")[1] == "no process of this hms.conf waits\n"
+        with connect(a) as connection:
+            assert connection.administer("status")["role"] == "active"
+
+
+@pytest.mark.timeout(300)
+def test_a_copy_is_compared_with_the_one_that_leads_to_the_byte(tmp_path, etcd):
+    """It is the same; a flipped byte is found where it lies, and repaired as the command says."""
+    with machines(tmp_path, etcd.url, "a", "b") as (a, b), booted([a, b]):
+        wait_until(lambda: hms_command(a, "replica", "status")[0] == 0, WAIT_S)
+        fill([a, b])
+        wait_until(lambda: answer(b, "standby", "show")[1]["state"] == "IN_SYNC", WAIT_S)
+        code, found = answer(b, "replica", "verify")
+        assert (code, found["is_same"], found["differs"], found["lacks"]) == (0, True, [], [])
+        assert (found["primary"], found["epoch"]) == ("a", 1)
+        assert found["segments"] > 1
+        assert found["bytes"] > 4 << 20
+        code, said = hms_command(a, "replica", "verify")
+        assert (code, "a, which leads" in said) == (1, True), said
+
+        oldest = min(Path(b.store).glob("*.log"))
+        with oldest.open("r+b") as file:
+            file.seek(1_500_000)
+            byte = file.read(1)[0]
+            file.seek(1_500_000)
+            file.write(bytes([byte ^ 1]))
+        code, found = answer(b, "replica", "verify")
+        (one,) = found["differs"]
+        assert (code, one["segment"], one["offset"]) == (4, int(oldest.stem), 1_500_000)
+        assert "verify" in one["here"]
+        code, said = hms_command(b, "replica", "verify")
+        assert (code, "hms replica repair" in said) == (4, True), said
+        assert hms_command(b, "replica", "repair")[0] == 0
+        assert answer(b, "replica", "verify")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["etcd", "postgresql"])
+def test_an_arbiter_is_looked_at_and_tried(tmp_path, etcd, kind):
+    """Each check asks the engine; nothing of it is left, and nothing of the node's changes."""
+    with _server(kind, etcd) as (url, keys):
+        one = _machine(tmp_path, kind, [url])
+        code, said = answer(one, "arbiter", "status")
+        assert code == 1  # nobody has said hms replica init
+        assert "HMS-5065" in said["nodes"][0]["fault"]
+        assert hms_command(one, "replica", "init")[0] == 0
+        before = keys()
+        code, said = answer(one, "arbiter", "status")
+        (endpoint,) = said["endpoints"]
+        assert (code, endpoint["fault"], said["kind"]) == (0, "", kind)
+        assert endpoint["version"].lower().startswith(kind)
+        assert endpoint["latency_ms"] > 0
+        assert said["nodes"][0] == {
+            "node": "node1", "primary": "", "epoch": 0, "version": 1, "fault": ""
+        }  # fmt: skip
+
+        code, found = answer(one, "arbiter", "check", "--count", "5")
+        assert (code, {row["verdict"] for row in found}) == (0, {"ok"}), found
+        checks = {row["check"] for row in found}
+        assert checks >= {"reach", "tls", "version", "clock", "compare_and_set"}
+        assert checks >= {"latency.read", "latency.write"}
+        assert keys() == before
+
+
+def test_an_arbiter_that_is_away_or_of_another_kind_fails_its_check(tmp_path, etcd):
+    """One of two endpoints that is away is named; what is no etcd is none."""
+    away = f"http://127.0.0.1:{free_port()}"
+    one = _machine(tmp_path, "etcd", [away, etcd.url])
+    code, found = answer(one, "arbiter", "check", "--count", "2")
+    faults = [row for row in found if row["verdict"] == "fail"]
+    assert (code, [row["endpoint"] for row in faults]) == (1, [away])
+    assert any(row["endpoint"] == etcd.url and row["check"] == "compare_and_set" for row in found)
+    code, said = answer(one, "arbiter", "status")
+    assert [bool(row["fault"]) for row in said["endpoints"]] == [True, False]
+
+    alone = _machine(tmp_path / "alone", "etcd", [away])
+    assert answer(alone, "arbiter", "check")[0] == 1
+    assert answer(alone, "arbiter", "status")[0] == 1
+
+
+@contextmanager
+def _server(kind, etcd):
+    """Its address, and what tells all that it has of the node."""
+    if kind == "etcd":
+        yield etcd.url, lambda: etcd.keys("hms/")
+        return
+    with postgres_server() as server:
+        yield server.url, lambda: server.ask("SELECT node, value FROM hms_arbiter ORDER BY node")
+
+
+def _machine(folder, kind, endpoints, **files):
+    folder.mkdir(exist_ok=True)
+    config = {
+        "domain": {"name": f"asked{next(_groups)}-{os.getpid()}"},
+        "node": {"node1": {"replica": "a"}},
+        "arbiter": {"kind": kind, "endpoints": endpoints, "lease_s": LEASE_S, **files},
+        "replica": {n: {"address": f"tcp://127.0.0.1:{free_port()}"} for n in "ab"},
+    }
+    return TestNode(folder, folder / "store", config, (), (), ())
+
+
+def test_the_certificates_of_an_arbiter_are_part_of_its_check(tmp_path):
+    """Its own, which ends in ten days, is warned of; one of another authority fails; without one
+    of ours nothing is answered."""
+    Authority(tmp_path)
+    server = Etcd(tmp_path / "etcd", tmp_path)
+    (tmp_path / "etcd").mkdir()
+    server.start()
+    try:
+
+        def checked(name, authority, own):
+            files = {"ca_file": f"{tmp_path}/{authority}.pem"}
+            if own:
+                files |= {"cert_file": f"{tmp_path}/{own}.pem", "key_file": f"{tmp_path}/{own}.key"}
+            one = _machine(tmp_path / name, "etcd", [server.url], **files)
+            return answer(one, "arbiter", "check", "--count", "2")
+
+        code, found = checked("good", "ca", "good")
+        (tls,) = (row for row in found if row["check"] == "tls")
+        assert (code, tls["verdict"]) == (3, "warn"), found
+        assert tls["value"].startswith("TLSv1.3, the certificate of 127.0.0.1 ends in ")
+        assert [row["check"] for row in found if row["verdict"] != "ok"] == ["tls"]
+        for name, given in (("foreign", ("other-ca", "good")), ("bare", ("ca", None))):
+            code, found = checked(name, *given)
+            assert (code, [row["check"] for row in found]) == (1, ["reach"]), found
+    finally:
+        server.stop()
