@@ -76,6 +76,7 @@ from hms.server.rare_lines import RareLines
 from hms.server.replicas.orders import Answer
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
+from hms.wire.commands import Order, operation_of
 from hms.wire.operations import AddReplica, Operation, RemoveReplica, SwitchOver
 from hms.workers.lanes import AGAIN, PARK, Handle, LanePool
 from hms.workers.storage import StoragePool
@@ -594,17 +595,34 @@ class NodeProcess:
         log.warning("%s: %s", type(asked).__name__, getattr(asked, "name", ""))
         return taken.facts()
 
-    def _ordered(self, asked: SwitchOver, answer: Answer) -> None:
-        """A machine that follows sends on what an operator has said there."""
+    def _ordered(self, asked: SwitchOver, by: tuple[str, str], answer: Answer) -> None:
+        """A machine that follows sends on what an operator has said there. That it was ordered is
+        audited, and a refusal too, as of one who is connected."""
+        who = f"os:{by[0]}", f"replica {by[1]}"
+        order = Order(operation_of("replica.switchover"), asked)
+        begun: list[Later] = []
+        faults: list[HmsError] = []
 
-        def begin() -> None:
-            later = self._switching.begin(asked)
-            to = self._switching.drains_for
-            later.then = lambda fault: answer(to, fault)
+        def audit(fault: HmsError | None, now_ms: int, fx: Effects) -> None:
+            error = 0 if fault is None else fault.number or 0
+            self._broker.audit(who, order, error, now_ms, fx)
 
-        try:
-            self._broker.command(lambda _fx, _now_ms: begin())
-        except HmsError as fault:
+        def begin(fx: Effects, now_ms: int) -> None:
+            try:
+                begun.append(self._switching.begin(asked))
+            except HmsError as fault:
+                faults.append(fault)
+            audit(faults[0] if faults else None, now_ms, fx)
+            for later in begun:
+                later.then = partial(ended, self._switching.drains_for)
+
+        def ended(to: str, fault: HmsError | None) -> None:
+            if fault is not None:
+                self._broker.command(lambda fx, now_ms: audit(fault, now_ms, fx))
+            answer(to, fault)
+
+        self._broker.command(begin)
+        for fault in faults:
             answer("", fault)
 
     def _farewell(self) -> HmsError:

@@ -39,6 +39,9 @@ def switch_over(
         whom = "nobody leads" if leader is None else f"hms.conf has no [replica.{leader.replica}]"
         detail = f"{whom}; `hms replica status` says who counts"
         raise SwitchoverRefused(node=node.name, to=asked.to or "another replica", detail=detail)
+    if leader.replica == group.me:  # it does not lead yet: it would have been asked itself
+        detail = f"{group.me} has the lease, and does not lead yet: say it again in a moment"
+        raise SwitchoverRefused(node=node.name, to=asked.to or "another replica", detail=detail)
     order = Order(asked.to, asked.is_forced, asked.drain_s, getpass.getuser())
     link, until = FollowerSocket(group, leader.replica), time.monotonic() + timeout_s
     look_at = time.monotonic() + LOOK_AGAIN_S
@@ -46,6 +49,7 @@ def switch_over(
         link.say(standing.configuration.log, group.me, 0, order)
         while time.monotonic() < until:
             link.wait(LOOK_S)
+            link.is_lost()  # else its event would end each wait at once
             for parts in link.received():
                 envelope, data = decode(parts)
                 if isinstance(envelope.said, OrderDone):

@@ -52,7 +52,7 @@ from hms.server.supervision import NoServers, Supervisor
 from hms.store.files import FileStore
 from hms.store.interface import Store
 from hms.wire import structures as wire
-from hms.wire.commands import OF_KIND, command_of
+from hms.wire.commands import OF_KIND, Order, command_of
 from hms.wire.frames import (
     Action,
     Envelope,
@@ -761,6 +761,12 @@ class Broker:
     def command(self, change: Callable[[Effects, int], None]) -> None:
         """What comes over the links of the cluster."""
         self._change(change, by="a link")
+
+    def audit(
+        self, who: tuple[str, str], order: Order, error: int, now_ms: int, fx: Effects
+    ) -> None:
+        """What an operator said at another machine was done, or failed; under the engine's lock."""
+        self._entrance.ordered_elsewhere(who, order, error, now_ms, fx)
 
     # storage workers
 

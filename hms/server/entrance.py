@@ -55,6 +55,11 @@ class Entrance(Protocol):
     def ended(self, number: int, order: Order, audit_number: int) -> Ended:
         """What audits the end of a command whose own record could not tell it."""
 
+    def ordered_elsewhere(
+        self, who: tuple[str, str], order: Order, error: int, now_ms: int, fx: Effects
+    ) -> None:
+        """The same, of somebody without a connection here: the user, and where that one is."""
+
     def audit_number(self, order: Order) -> int:
         """The number that the record of a command will have in the audit; 0: it leaves none."""
 
@@ -128,6 +133,11 @@ class OpenEntrance:
     def ended(self, _number: int, _order: Order, _audit_number: int) -> Ended:
         """As above."""
         return lambda _error, _now_ms, _fx: None
+
+    def ordered_elsewhere(
+        self, _who: tuple[str, str], _order: Order, _error: int, _now: int, _fx: Effects
+    ) -> None:
+        """As above."""
 
     def audit_number(self, _order: Order) -> int:
         """As above."""

@@ -136,6 +136,31 @@ def test_a_copy_is_compared_with_the_one_that_leads_to_the_byte(tmp_path, etcd):
         assert answer(b, "replica", "verify")[0] == 0
 
 
+@pytest.mark.timeout(240)
+def test_a_switchover_that_reaches_a_candidate_is_answered(tmp_path, etcd):
+    """It asks for promises that do not come: the command says so instead of waiting for 90 s."""
+    with machines(tmp_path, etcd.url, "a", "b", "c") as (a, b, c):
+        for one in (a, b, c):
+            one.boot()
+        with connect(a, b, c) as connection:
+
+            def members():
+                return len(connection.administer("status")["replication"]["members"])
+
+            wait_until(lambda: members() == 3, WAIT_S)
+        b.pause()
+        a.kill()
+
+        def refused(one, why):
+            code, said = hms_command(one, "switchover", "--timeout", "5")
+            assert code == 1, said
+            return "HMS-5073" in said and why in said
+
+        wait_until(lambda: refused(b, "c asks the other copies for their promises"), WAIT_S)
+        wait_until(lambda: refused(c, "c has the lease, and does not lead yet"), WAIT_S)
+        b.resume()
+
+
 @pytest.mark.parametrize("kind", ["etcd", "postgresql"])
 def test_an_arbiter_is_looked_at_and_tried(tmp_path, etcd, kind):
     """Each check asks the engine; nothing of it is left, and nothing of the node's changes."""

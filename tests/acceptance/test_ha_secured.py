@@ -1,6 +1,7 @@
 """A secured group: clients follow the log over take-overs and moves, encrypted all the way, to
 machines that each have a key of their own."""
 
+import getpass
 import json
 import os
 
@@ -90,11 +91,16 @@ def client(machines, known, **given):
     )
 
 
-def audited(node):
-    """What came of each switchover."""
+def switchovers(node):
+    """Each one that the audit has."""
     code, said = hms_command(node, "audit", "list", "--json")
     assert code == 0, said
-    return [one["result"] for one in json.loads(said) if one["command"] == "replica.switchover"]
+    return [one for one in json.loads(said) if one["command"] == "replica.switchover"]
+
+
+def audited(node):
+    """What came of each."""
+    return [one["result"] for one in switchovers(node)]
 
 
 @pytest.mark.timeout(240)
@@ -141,3 +147,26 @@ def test_clients_follow_a_secured_log_to_a_machine_with_another_key(two):
     assert audited(a.node) == ["unknown", 5073, "unknown", "ok"]  # ordered, refused; twice
     with pytest.raises(hms.HmsError):
         hms.connect(a.address, user="billing", password=PASSWORD, connect_timeout_s=3)
+
+
+@pytest.mark.timeout(240)
+def test_a_switchover_that_is_said_at_a_standby_is_audited_with_the_operators_name(two):
+    """The one that led audited nothing: an order of somebody who has no connection there. Also one
+    that is refused, at once or behind its drain."""
+    a, b = two
+    code, said = hms_command(b.node, "switchover")
+    assert code == 0, said
+    wait_for_both(two)
+    with client(two, two) as one, one.session(transacted=True) as work:
+        work.producer("orders").send(b"work")
+        assert hms_command(a.node, "switchover", "--drain-s", "0.1")[0] == 1
+        assert hms_command(a.node, "switchover", "--to", "z")[0] == 1
+        work.rollback()
+    me = getpass.getuser()
+
+    found = switchovers(b.node)
+    assert [one["user"] for one in found] == [f"os:{me}"] * 4
+    assert sorted(one["from"] for one in found) == ["replica a"] * 3 + ["replica b"]
+    results = [one["result"] for one in found if one["from"] == "replica a"]
+    assert sorted(one == "ok" for one in results) == [False, False, True]
+    assert hms_command(b.node, "audit", "verify")[0] == 0

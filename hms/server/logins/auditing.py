@@ -50,11 +50,17 @@ class Auditing:
         self, login: Login | None, order: Order, error: int, now_ms: int, fx: Effects
     ) -> None:
         """A command of an operator that changes something, done or failed, or UNKNOWN."""
+        self.ordered_by(_who(login), order, error, now_ms, fx)
+
+    def ordered_by(
+        self, who: tuple[str, str], order: Order, error: int, now_ms: int, fx: Effects
+    ) -> None:
+        """The same, by user and where that one is."""
         given = order.arguments
         if isinstance(given, SelectMessages) and given.is_erasure:
             given = msgspec.structs.replace(given, selector="***")
         arguments = msgspec.json.encode(given).decode()
-        self._order(login, order, arguments, error, now_ms, fx)
+        self._order(who, order, arguments, error, now_ms, fx)
 
     def ended(
         self,
@@ -67,11 +73,11 @@ class Auditing:
     ) -> None:
         """How the command ended whose record has that number, and did not know it."""
         said = msgspec.json.encode({"order": audit_number}).decode()
-        self._order(login, order, said, error, now_ms, fx)
+        self._order(_who(login), order, said, error, now_ms, fx)
 
     def _order(
         self,
-        login: Login | None,
+        who: tuple[str, str],
         order: Order,
         arguments: str,
         result: int,
@@ -81,9 +87,6 @@ class Auditing:
         command = order.command
         if command.repeat is Repeat.READ:
             return
-        who = ("system", "")
-        if login is not None:
-            who = login.user, f"{login.caller} {login.authority}"
         about = str(command.action), concerns(command, order), command.name
         self._add(who, *about, arguments, result, 1, now_ms, fx)
 
@@ -219,3 +222,8 @@ class Auditing:
             0, now_ms, user, source, action, resource, command, arguments, error, count, NO_HASH
         )
         self._chain.append(entry, fx)
+
+
+def _who(login: Login | None) -> tuple[str, str]:
+    """The user, and where that one is; without a login the node itself."""
+    return ("system", "") if login is None else (login.user, f"{login.caller} {login.authority}")

@@ -464,6 +464,12 @@ class LoginGate:
         login = self._authorization.logins.get(number)
         return partial(self._auditing.ended, login, order, audit_number)
 
+    def ordered_elsewhere(
+        self, who: tuple[str, str], order: Order, error: int, now_ms: int, fx: Effects
+    ) -> None:
+        """The same, of who has no connection here."""
+        self._auditing.ordered_by(who, order, error, now_ms, fx)
+
     def audit_number(self, order: Order) -> int:
         """Which record of the audit a command will leave, 0 for none."""
         return self._auditing.number_of(order)

@@ -20,6 +20,7 @@ from hms.server.replicas.frames import (
     Envelope,
     Fence,
     Join,
+    Order,
     Promised,
     Rejoin,
     Said,
@@ -29,6 +30,7 @@ from hms.server.replicas.frames import (
 from hms.server.replicas.leadership import Leadership, Role
 from hms.server.replicas.link import Group, PrimaryLink, now_s
 from hms.server.replicas.log_copy import LogCopy
+from hms.server.replicas.orders import refused
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.store.journal.disk import Disk
 
@@ -176,6 +178,10 @@ class Candidate:
                 self._send(route, Fence())
             case Promised() as said:
                 self._promised(route, envelope, said)
+            case Order() as said:
+                why = f"{self._group.me} asks the other copies for their promises"
+                done, data = refused(self._group.node, said.to, why, self._granted.epoch)
+                self._send(route, done, data)
             case Bye():
                 self._routes.pop(route, None)
             case _:
@@ -192,7 +198,7 @@ class Candidate:
         self._routes[route] = True
         self.promises.promised(said.copy_id, End(*said.end), is_clean=said.is_clean)
 
-    def _send(self, route: bytes, said: Said) -> None:
+    def _send(self, route: bytes, said: Said, data: bytes = b"") -> None:
         me = self._leadership
         envelope = Envelope(FORMAT, me.log, self._granted.epoch, me.me, me.start, said)
-        self._socket.send(route, encode(envelope), b"")
+        self._socket.send(route, encode(envelope), data)

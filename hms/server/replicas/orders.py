@@ -17,7 +17,7 @@ from hms.server.replicas.frames import Order, OrderDone
 from hms.wire.operations import SwitchOver
 from hms.wire.structures import encode_error
 
-__all__ = ["Answer", "Ordered", "Orders"]
+__all__ = ["Answer", "Ordered", "Orders", "refused"]
 
 log = logging.getLogger("hms.replicas")
 
@@ -26,8 +26,15 @@ ORDERS_MAX: Final = 4
 
 Answer = Callable[[str, HmsError | None], None]
 """Told the end: who is to lead, or why it is not done."""
-Ordered = Callable[[SwitchOver, Answer], None]
-"""What does it; may wait."""
+Ordered = Callable[[SwitchOver, tuple[str, str], Answer], None]
+"""What does it, and for whom: the operator, and the machine where that was said; may wait."""
+
+
+def refused(node: str, to: str, why: str, epoch: int) -> tuple[OrderDone, bytes]:
+    """The answer of a copy that cannot do it yet, and its error."""
+    detail = f"{why}: say it again in a moment"
+    fault = SwitchoverRefused(node=node, to=to or "another replica", detail=detail)
+    return OrderDone("", epoch), encode_error(fault)
 
 
 class Orders:
@@ -61,14 +68,14 @@ class Orders:
         ordered = self._ordered
         if ordered is None or is_full:
             why = "others have said it already" if is_full else f"{self._me} opens its log"
-            detail = f"{why}: say it again in a moment"
-            fault = SwitchoverRefused(
-                node=self._node, to=said.to or "another replica", detail=detail
-            )
-            answer("", fault)
+            with self._lock:
+                self._count -= 1
+            self._answers.append((route, *refused(self._node, said.to, why, self._epoch)))
+            self._wake()
             return
         log.warning("%s sends on what %s says there: %s", by, said.by, asked)
-        threading.Thread(target=ordered, args=(asked, answer), daemon=True).start()
+        given = asked, (said.by, by), answer
+        threading.Thread(target=ordered, args=given, daemon=True).start()
 
     def answers(self) -> Iterator[tuple[bytes, OrderDone, bytes]]:
         """Those that are ready."""
