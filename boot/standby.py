@@ -2,8 +2,9 @@
 
 A node with replicas follows its primary until it leads (replicating). A store in a shared directory
 is had when the lock of its generation is free, or when its owner has been silent for lease_s; a
-database store when the claim of the other node has ended. The node says "standby" to the process
-that started it, and a file beside the pid file says what it waits for.
+database store when the claim of the other node has ended. The node's time goes on as it ran at the
+other machine (node_time). The node says "standby" to the process that started it, and a file beside
+the pid file says what it waits for.
 """
 
 import logging
@@ -17,8 +18,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hms.boot import compose
 from hms.boot.entries import Config, Node
 from hms.boot.monitoring.notify import Notifier
+from hms.boot.node_time import NodeTime
 from hms.boot.ready import tell_standby
 from hms.boot.recovering import Applied
 from hms.boot.roles import forget_role, tell_role
@@ -28,7 +31,7 @@ from hms.errors.tree import HmsError
 from hms.server.replicas.orders import Ordered
 from hms.store.interface import Store
 from hms.store.journal.disk import PRIVATE_DISK, Disk
-from hms.store.shared import Generations, Heartbeat, check_mount, fenced, generation_of
+from hms.store.shared import Generations, Heartbeat, check_mount, fenced, generation_of, time_in
 
 __all__ = ["Taken", "take_store"]
 
@@ -101,9 +104,12 @@ def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool)
         if node.shared and node.database is None:
             check_mount(node.store)
             return _shared(config, node, told, waits=waits)
+        node_time = NodeTime()
         while True:
             try:
-                return Taken(node, open_store(config, node), has_waited=told.has_waited)
+                store = open_store(config, node, lambda at_ms: node_time.saw(at_ms, at_ms))
+                node_time.go_on(compose.clock_ms)
+                return Taken(node, store, has_waited=told.has_waited)
             except StoreLocked as held:
                 if not waits:
                     raise
@@ -130,15 +136,18 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
 
 
 def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:
-    generations = Generations(node.store)
+    generations, node_time = Generations(node.store), NodeTime()
     seen, since = generations.look(), time.monotonic()
     while True:
+        if seen.beat:
+            node_time.saw(seen.beat, time_in(seen.beat))
         folder = generations.claim_free(seen)
         may_wait = waits or not generations.is_locked(seen)
         if folder is None and may_wait and time.monotonic() - since >= node.lease_s:
             log.warning("the owner of %s has been silent for %g s", node.store, node.lease_s)
             folder = generations.claim(seen)
         if folder is not None:
+            node_time.go_on(compose.clock_ms)  # before the first beat, which tells it
             taken = _settled(config, node, generations, folder)
             if taken is not None:
                 return msgspec.structs.replace(taken, has_waited=told.has_waited)
@@ -156,7 +165,7 @@ def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:
 def _settled(config: Config, node: Node, generations: Generations, folder: Path) -> Taken | None:
     """The folder is ours, unless another one has taken it over again."""
     try:
-        beat = Heartbeat(folder, node.lease_s)
+        beat = Heartbeat(folder, node.lease_s, compose.clock_ms)
     except OSError:
         return None
     try:

@@ -1,6 +1,7 @@
 """Which store a node has: the log in its directory, or a database."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from hms.boot import compose
@@ -21,8 +22,11 @@ __all__ = ["open_store", "table_prefix", "tables_of"]
 PREFIX_MAX = 31
 
 
-def open_store(config: Config, node: Node) -> Store:
-    """Open and claim it. Raises StoreLocked, StoreUnavailable and the errors of a database."""
+def open_store(
+    config: Config, node: Node, heard: Callable[[int], None] = lambda _at_ms: None
+) -> Store:
+    """Open and claim it; heard: told the node's time by the tables of a database that another one
+    has. Raises StoreLocked, StoreUnavailable and the errors of a database."""
     node_uid = compose.node_uid(config, node)
     if node.database is None:
         journal = Journal.open(
@@ -39,7 +43,7 @@ def open_store(config: Config, node: Node) -> Store:
         _address(config.path.parent, node.database),
         table_prefix=table_prefix(node),
         node_uid=node_uid,
-        settings=_settings(node),
+        settings=_settings(node, heard),
         password=_password(config.path.parent, node),
     )
 
@@ -60,7 +64,7 @@ def table_prefix(node: Node) -> str:
     return f"{word[: PREFIX_MAX - 1]}_"
 
 
-def _settings(node: Node) -> DatabaseSettings:
+def _settings(node: Node, heard: Callable[[int], None]) -> DatabaseSettings:
     return DatabaseSettings(
         lease_s=node.database_lease_s,
         retry_s=node.database_retry_s,
@@ -69,6 +73,8 @@ def _settings(node: Node) -> DatabaseSettings:
         history_bytes=node.history_bytes,
         history_age_s=node.history_age_s,
         audit_keep_s=node.audit_keep_s,
+        clock_ms=compose.clock_ms,
+        heard=heard,
     )
 
 

@@ -549,7 +549,7 @@ def test_time_ids_and_tokens_go_on_at_a_machine_whose_clock_is_wrong(tmp_path, a
         assert [one.message_id for one in found] == sent == sorted(set(sent))
         times = [one.timestamp for one in found]
         assert times == sorted(times)
-        assert times[-1] - times[0] < HOUR * 1000 / 2
+        assert times[-1] - times[0] < HOUR / 2
         assert again.fencing_token > token
 
 

@@ -12,6 +12,8 @@ import pytest
 import hms
 from hms.testing.nodes import TestNode
 from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, ended, hms_command
+from tests.acceptance.test_clock_steps import HOUR, WallClock, waiting
+from tests.support.postgres import postgres_server
 from tests.support.waiting import wait_until
 
 KILLS = 100 if os.environ.get("HMS_HA") == "full" else 2
@@ -168,3 +170,46 @@ def test_a_standby_of_a_database_takes_it_over(tmp_path):
             session.producer("orders").send(b"twice")
 
         assert bodies(b) == [b"once", b"twice"]
+
+
+@pytest.mark.parametrize("away_s", [-HOUR, HOUR], ids=["behind", "ahead"])
+@pytest.mark.parametrize("kind", ["directory", "database"])
+def test_time_and_ids_go_on_at_a_machine_whose_clock_is_wrong(tmp_path, kind, away_s):
+    """H17 and H18: by an hour. Nothing that has ten minutes to live expires, nothing is older than
+    what was sent before it, no id is given twice; and what is due in 2 s does come."""
+    clock = WallClock(tmp_path)
+    clock.set(away_s)
+    with _kept_in(kind, tmp_path) as (keys, signs), machines(tmp_path, "a", "b", **keys) as (a, b):
+        b._prefix = clock.prefix
+        a.boot()
+        b.boot(standby=True)
+        with connect(a, b) as connection, connection.session() as session:
+            producer = session.producer("orders", ttl_s=600)
+            sent = [producer.send(b"%d" % n).message_id for n in range(3)]
+            seen = {signs()}
+            wait_until(lambda: seen.add(signs()) or len(seen) > 4, WAIT_S)  # b looks more often
+            a.kill()
+            sent += [producer.send(b"%d" % n).message_id for n in range(3, 6)]
+            session.producer("held").send(b"due", delay_s=2)
+            assert session.consumer("held").receive(WAIT_S).body == b"due"
+            found = waiting(connection)  # what has expired is gone by then
+
+        assert [one.message_id for one in found] == sent == sorted(set(sent))
+        times = [one.timestamp for one in found]
+        assert times == sorted(times)
+        assert times[-1] - times[0] < HOUR / 2
+
+
+@contextmanager
+def _kept_in(kind, folder):
+    """What hms.conf says of such a store, and what shows that its owner lives."""
+    if kind == "directory":
+        yield {}, lambda: _beat(folder / "store")
+        return
+    with postgres_server() as server:
+        keys = {"database": server.url, "database_lease_s": 3}
+        yield keys, lambda: server.ask("SELECT lease_until_ms FROM node1_meta")[0][0]
+
+
+def _beat(store):
+    return next(store.glob("gen.*/BEAT")).read_bytes()

@@ -5,7 +5,7 @@ raises Unreachable, and the store decides how long to try again; what is taken b
 raises StoreFenced.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -30,11 +30,13 @@ class Unreachable(Exception):  # noqa: N818 - it says what the database is
 
 
 class Claim(NamedTuple):
-    """Who asks for the store, and for how long at a time."""
+    """Who asks for the store, and for how long at a time; heard: told the node's time of a store
+    that another one has."""
 
     node_uid: int
     owner: Owner
     lease_ms: int
+    heard: Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,9 @@ class Backend(Protocol):
         """All of it, or nothing; also when it is asked twice. Raises Unreachable when the outcome
         is not known, StoreFenced when another node has the store."""
 
-    def renew(self) -> None:
-        """Hold the lease a further time. Raises Unreachable and StoreFenced."""
+    def renew(self, now_ms: int) -> None:
+        """Hold the lease a further time; now_ms: by the node's clock. Raises Unreachable and
+        StoreFenced."""
 
     def sweep(self, unheld: Sequence[int]) -> None:
         """Delete the rows of messages that nothing holds any more. Raises Unreachable."""

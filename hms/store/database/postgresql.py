@@ -90,10 +90,11 @@ class PostgreSQL:
     def _take(self, session: Session) -> Meta:
         """The next epoch, or StoreLocked."""
         state = session.execute(self._sql["STATE"]).fetchall()[0]
-        node_uid, epoch, host, pid, mark, until_ms, now_ms = state
+        node_uid, epoch, host, pid, mark, until_ms, now_ms, node_ms = state
         if node_uid != self._claim.node_uid:
             detail = f"its tables are those of node {node_uid}, this is node {self._claim.node_uid}"
             raise StoreUnavailable(path=self.shown, detail=detail)
+        self._claim.heard(node_ms)
         if until_ms > now_ms and not is_dead(mark):
             raise self._locked(host, pid, until_ms - now_ms)
         session.execute(self._sql["END_SESSIONS"], [self._session_name(epoch)])
@@ -200,10 +201,10 @@ class PostgreSQL:
                 session.rollback()
                 judge(transaction.before, transaction.after, self._meta(session), self.shown)
 
-    def renew(self) -> None:
-        """Hold the lease a further time."""
+    def renew(self, now_ms: int) -> None:
+        """Hold the lease a further time; now_ms: by the node's clock."""
         with self._sessions.writing() as session:
-            lease = [self._claim.lease_ms, self._epoch]
+            lease = [self._claim.lease_ms, now_ms, self._epoch]
             if not session.execute(self._sql["RENEW"], lease).rowcount:
                 theirs = self._meta(session).epoch
                 raise StoreFenced(path=self.shown, ours=self._epoch, theirs=theirs)

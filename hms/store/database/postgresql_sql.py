@@ -11,8 +11,8 @@ from hms.store.database import portable_sql
 _NOW_MS: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::int8"
 
 STATE: Final = (
-    f"SELECT node_uid, epoch, owner_host, owner_pid, owner_mark, lease_until_ms, {_NOW_MS}"  # noqa: S608
-    " FROM {p}meta"
+    f"SELECT node_uid, epoch, owner_host, owner_pid, owner_mark, lease_until_ms, {_NOW_MS},"  # noqa: S608
+    " now_ms FROM {p}meta"
 )
 MIGRATED: Final = f"INSERT INTO {{p}}migration SELECT %s, {_NOW_MS}"
 TAKE: Final = (
@@ -23,7 +23,10 @@ END_SESSIONS: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
     " AND datname = current_database() AND pid <> pg_backend_pid()"
 )
-RENEW: Final = f"UPDATE {{p}}meta SET lease_until_ms = {_NOW_MS} + %s::int8 WHERE epoch = %s::int8"  # noqa: S608
+RENEW: Final = (
+    f"UPDATE {{p}}meta SET lease_until_ms = {_NOW_MS} + %s::int8,"  # noqa: S608
+    " now_ms = greatest(now_ms, %s::int8) WHERE epoch = %s::int8"
+)
 
 FENCE: Final = (
     "WITH mine AS (UPDATE {p}meta SET last_lsn = %s::int8, next_position = %s::int8,"  # noqa: S608

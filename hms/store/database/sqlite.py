@@ -195,7 +195,7 @@ class SQLite:
             found = self._meta(session)
         judge(before, after, found, self.shown)
 
-    def renew(self) -> None:
+    def renew(self, now_ms: int) -> None:  # noqa: ARG002 - a standby has the same clock
         """The lock is held as long as the process lives; the epoch is checked nevertheless."""
         with self._written() as session:
             (found,) = session.execute(self._sql["EPOCH"]).fetchone()

@@ -62,9 +62,9 @@ class DatabaseStore:
         self._backlog: Backlog | None = None
         self._failure: HmsError | None = None
         try:
-            self._meta = backend.claim(
-                Claim(node_uid, this_process(), round(settings.lease_s * 1000))
-            )
+            lease_ms = round(settings.lease_s * 1000)
+            claim = Claim(node_uid, this_process(), lease_ms, settings.heard)
+            self._meta = backend.claim(claim)
         except BaseException:
             backend.close(is_released=False)
             raise

@@ -1,6 +1,7 @@
 """Upkeep: what a store does beside its commits: the lease, rows that nothing holds, the history."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,11 +17,22 @@ RENEW_SHARE: Final = 3
 """The lease is renewed when a third of it is over."""
 
 
+def wall_ms() -> int:
+    """Milliseconds since 1970 UTC by the machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+def hear_nothing(_at_ms: int) -> None:
+    """Who opens a store once does not watch its owner."""
+
+
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
     """Times are in seconds. batches_max and entries_max: of the engine's memory, how many batches
     of a producer and how many producers. history_bytes 0: no history; history_age_s and
-    audit_keep_s 0: no limit of age."""
+    audit_keep_s 0: no limit of age. clock_ms: the node's, which is told with each renewal of the
+    lease, as an idle node has no record that would; heard: told it while another one has the
+    store."""
 
     lease_s: float = 15.0
     retry_s: float = 60.0
@@ -29,6 +41,8 @@ class DatabaseSettings:
     history_bytes: int = 16 << 30
     history_age_s: float = 0.0
     audit_keep_s: float = 0.0
+    clock_ms: Callable[[], int] = wall_ms
+    heard: Callable[[int], None] = hear_nothing
 
 
 class Upkeep:
@@ -66,7 +80,7 @@ class Upkeep:
     def renew_if_due(self) -> None:
         """Raises Unreachable and StoreFenced."""
         if time.monotonic() >= self._renew_at:
-            self._backend.renew()
+            self._backend.renew(self._settings.clock_ms())
             self.renewed()
 
     def run(self, next_position: int) -> None:

@@ -41,7 +41,7 @@ def test_a_supervisor_hears_a_standby(tmp_path, monkeypatch):
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         opened = iter([StoreLocked(path="p", pid="7"), None])
 
-        def open_store(_config, _node):
+        def open_store(_config, _node, _heard):
             fault = next(opened)
             if fault is not None:
                 raise fault

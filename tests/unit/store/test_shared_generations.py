@@ -7,7 +7,14 @@ import pytest
 
 from hms.errors import SharedStoreUnsafe, StoreFenced, StoreUnavailable
 from hms.store.journal import Journal
-from hms.store.shared import SHARED_DISK, Generations, Heartbeat, check_mount, present_folder
+from hms.store.shared import (
+    SHARED_DISK,
+    Generations,
+    Heartbeat,
+    check_mount,
+    present_folder,
+    time_in,
+)
 from hms.store.shared.generations import BEAT_NAME
 from tests.unit.journal_support import SMALL, dictionary
 
@@ -124,7 +131,7 @@ def test_an_idle_owner_learns_by_its_heartbeat(shared):
     """It writes nothing, so its journal has nothing to look at."""
     folder = claimed(shared)
     told = []
-    beat = Heartbeat(folder, 0.05)
+    beat = Heartbeat(folder, 0.05, lambda: 7)
     beat.on_fenced = told.append
     first = shared.look()
     for _ in range(10_000):
@@ -136,6 +143,7 @@ def test_an_idle_owner_learns_by_its_heartbeat(shared):
     beat._thread.join(60)
 
     assert [type(one) for one in told] == [StoreFenced]
+    assert time_in(first.beat) == 7
     assert (shared.base / "gen.2" / BEAT_NAME).exists()
     assert not folder.exists()
 
@@ -168,3 +176,20 @@ def test_a_file_system_that_cannot_carry_it_is_refused(tmp_path, kind, options, 
         return
     with pytest.raises(SharedStoreUnsafe, match=failed):
         check_mount(tmp_path / "store", mounts)
+
+
+@pytest.mark.parametrize(
+    "beat",
+    [
+        b"",
+        b"12 3\n",
+        b"12 3 1700000000000 00000000\n",
+        b"12 3 -7 5d5b5bd1\n",
+        b"12 3 17000000000x0 5d5b5bd1\n",
+        b"12 3 1700000000000 ",
+        b"\xff\xfe 3 4 5\n",
+    ],
+)
+def test_a_beat_of_a_release_before_or_that_is_torn_tells_no_time(beat):
+    """A wrong time would be taken up, and what lives for an hour would be over."""
+    assert time_in(beat) is None
