@@ -48,6 +48,9 @@ class Leaving(Protocol):
     def others(self) -> Sequence[str]:
         """Where else the log may be found."""
 
+    def has_input(self) -> bool:
+        """Whether the node has said something that nobody has read yet."""
+
     def leave(self, reason: str, addresses: Sequence[str]) -> None:
         """The connection is lost; go there next."""
 
@@ -75,10 +78,14 @@ class Inquiry:
 
     def end(self) -> None:
         """Nobody is asked any more: the connection is another one, or there is none."""
+        self._hang_up()
+        self.waits_since, self.is_due = FOREVER, False
+
+    def _hang_up(self) -> None:
         for transport in self._asked:
             transport.close()
         self._asked.clear()
-        self._told, self.waits_since, self.is_due = "", FOREVER, False
+        self._told = ""
 
     def _next(self, now: float) -> float:
         if self._link.state is not State.UP or not self._link.asked or self.waits_since == FOREVER:
@@ -121,6 +128,10 @@ class Inquiry:
             self._leave(())
 
     def _leave(self, addresses: Sequence[str]) -> None:
+        """Unless the node has said something meanwhile: it may be why it stops, and what of it."""
+        if self.waits_since > self._asked_at or self._loop.has_input():
+            self._hang_up()
+            return
         reason = f"it was silent for {monotonic() - self.waits_since:.1f} s, and {self._told}"
         self.end()
         self._loop.leave(reason, addresses)

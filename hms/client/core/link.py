@@ -126,7 +126,7 @@ class Link(IncomingCalls):
         """As long as another log is turned away, while something may be in the one before."""
         self.is_looking = self.is_closing = self.is_drained = False
         """is_closing: close() of the connection has begun; is_drained: the node moves to another
-        machine, and said that it took nothing that it has not answered."""
+        machine, and said that it took nothing that it has not answered, and takes nothing more."""
         self.doubts: dict[Asked, None] = {}
         """What may have taken effect, and is asked about rather than repeated: commits."""
         self.keys = self.known.keys
@@ -168,7 +168,7 @@ class Link(IncomingCalls):
             return 0
         correlation = next(self._correlations) & 0xFFFF_FFFF or next(self._correlations)
         asked.frame = frames.frame(kind, payload, correlation, count)
-        if self.state is State.UP:
+        if self.state is State.UP and not self.is_drained:
             if asked.log is not None and asked.log != self.log:
                 asked.estranged()
                 return 0
@@ -184,7 +184,7 @@ class Link(IncomingCalls):
         if self.state is State.ENDED:
             for one in asked.values():
                 one.failed(self.error)
-        elif self.state is State.UP:
+        elif self.state is State.UP and not self.is_drained:
             self.asked |= asked
             for one in asked.values():
                 self._bind(one)

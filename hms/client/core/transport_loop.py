@@ -336,6 +336,10 @@ class TransportLoop:
         known = dict.fromkeys((*self.addresses, *self.link.replicas))
         return [one for one in known if one != self.link.address]
 
+    def has_input(self) -> bool:
+        """Whether the node has said something that nobody has read yet."""
+        return self.transport is not None and bool(self.transport.has_input())
+
     def leave(self, reason: str, addresses: Sequence[str]) -> None:
         """The node is silent, and another one leads: there, or at one of the next addresses."""
         self.lost(reason)

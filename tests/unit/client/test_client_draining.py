@@ -75,6 +75,19 @@ def test_a_message_that_no_log_keeps_is_not_in_doubt_when_it_was_not_taken(link,
     assert len(sent(link, Kind.SEND)) == is_drained
 
 
+def test_what_is_sent_between_that_word_and_the_loss_is_not_in_doubt_either(link):
+    """The node takes nothing more, and the connection ends a moment later."""
+    tell(link, "drained")
+    sender = Sender(link, 9, Queue("q"), lambda: 0.0, is_transacted=False)
+    pending = PendingSend(1, [], SendOptions(is_persistent=False))
+    sender.add(hms.Message(b"x").encode(), pending, is_persistent=False)
+    sender.push()
+    assert sent(link, Kind.SEND) == []
+    moved(link, is_drained=False)
+    assert not pending.is_done
+    assert len(sent(link, Kind.SEND)) == 1
+
+
 @pytest.mark.parametrize("is_drained", [True, False])
 def test_a_transaction_of_which_nothing_was_taken_goes_on_whole(link, is_drained):
     """With its commit behind its sends; else it is rolled back."""

@@ -58,7 +58,10 @@ class Loop:
 
     def __init__(self, context, link, replicas):
         self._context, self.link, self._replicas = context, link, replicas
-        self.left = []
+        self.left, self.is_unread = [], False
+
+    def has_input(self):
+        return self.is_unread
 
     def open(self, address):
         return Transport(self._context, address)
@@ -159,6 +162,28 @@ def test_one_that_leads_in_a_later_epoch_is_gone_to(asked, said):
     assert addresses == [replicas[1].address]
     assert "leads in epoch 4" in reason
     assert inquiry.turn(300.0) == FOREVER
+
+
+@pytest.mark.parametrize("how", ["read", "unread"])
+def test_a_node_that_has_said_something_meanwhile_is_not_left(asked, how):
+    """As when it moves, and its good-bye is here: the client was told that it was cut off. If that
+    was all it is left a round later."""
+    inquiry, loop, replicas = asked
+    inquiry.turn(101.0)
+    if how == "read":
+        inquiry.waits_since = 101.2
+    loop.is_unread = how == "unread"
+    replicas[1].answers(*welcome(4))
+    take(inquiry, 1)
+    assert loop.left == []
+
+    loop.is_unread = False
+    turns(inquiry, 102.0, 101.0 + ROUND_S)
+    wait_until(lambda: replicas[1].count() == 2)
+    replicas[1].answers(*welcome(4))
+    wait_until(lambda: inquiry.turn(101.5 + ROUND_S) and loop.left)
+    ((_, addresses),) = loop.left
+    assert addresses == [replicas[1].address]
 
 
 def take(inquiry, answers):
