@@ -1,8 +1,11 @@
 """One behaviour, whatever the arbiter: in memory, PostgreSQL or etcd."""
 
 import base64
+import os
+import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -445,6 +448,22 @@ def test_a_member_of_etcd_that_is_away_is_passed_over(etcd):
         none.read()
 
 
+def test_members_that_stand_still_are_waited_for_no_longer_than_one(monkeypatch):
+    """Who asks has its copies to listen to: three of them took a lease together."""
+    waited_s = []
+
+    def get(_session, _url, *, timeout):
+        waited_s.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr("requests.Session.get", get)
+    one = EtcdArbiter([f"http://127.0.0.1:{n}" for n in (1, 2, 3)], "d", "still", LEASE_S)
+    with pytest.raises(ArbiterUnavailable):
+        one.read()
+    assert len(waited_s) == 3
+    assert sum(waited_s) <= LEASE_S / 3
+
+
 @pytest.mark.parametrize(
     ("version", "is_good"),
     [("3.3.27", False), ("3.4.23", True), ("3.5.0", False), ("3.5.2", False), ("3.5.3", True)],
@@ -465,6 +484,25 @@ def test_a_postgresql_without_fsync_is_refused():
         pytest.raises(ArbiterUnsuitable, match="fsync"),
     ):
         PostgresqlArbiter(server.url, "d", "n", LEASE_S).read()
+
+
+def test_a_postgresql_that_stands_still_is_unknown_and_goes_on(postgres):
+    """Its machine acknowledges what comes, so nothing but the time says that no answer will."""
+    one = PostgresqlArbiter(postgres.url, "d", "still", BRIEF_S)
+    one.begin(FIRST)
+    process = one._connection.info.backend_pid
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(one.read)
+            try:
+                with pytest.raises(ArbiterUnavailable):
+                    asked.result(WAIT_S)
+            finally:
+                os.kill(process, signal.SIGCONT)
+        assert one.read().configuration == FIRST
+    finally:
+        one.close()
 
 
 def test_a_lost_answer_is_unknown_and_may_have_been_done():

@@ -36,6 +36,7 @@ API: Final = "/v3/"
 Tls = tuple[str | None, str | None, str | None]
 """Files: the authority's certificate, the client's own, its key."""
 NO_TLS: Final[Tls] = (None, None, None)
+LIMIT_MIN_S: Final = 0.5
 _LEAST, _BAD = (3, 4, 0), ((3, 5, 0), (3, 5, 2))
 
 
@@ -55,6 +56,7 @@ class EtcdArbiter:
         self._endpoints = list(endpoints)
         self._folder = f"{prefix}/{domain}/{node}"
         self._lease_s, self._tls = lease_s, tls
+        self._look_s = max(lease_s / 3 / len(self._endpoints), LIMIT_MIN_S)
         self._client: Any = None
         self._turn = 0
         self._seen = Seen()
@@ -232,13 +234,15 @@ class EtcdArbiter:
             raise ArbiterUnavailable(endpoint=endpoint, detail=detail) from error
 
     def _connected(self) -> Any:
-        """The client of a member that answers: nothing was asked yet, so the next one is tried."""
+        """The client of a member that answers: nothing was asked yet, so the next one is tried. All
+        that stand still are waited for no longer than one that does not end a call."""
         for left in range(len(self._endpoints) - 1, -1, -1):
             if self._client is not None:
                 break
             made = self._made()
             try:
-                version = made.session.get(f"{made.base_url}/version", timeout=made.timeout).json()
+                at = f"{made.base_url}/version"
+                version = made.session.get(at, timeout=self._look_s).json()
                 check_version(self._endpoint, str(version["etcdserver"]))
             except Exception as error:
                 made.session.close()
@@ -268,7 +272,7 @@ def client_of(endpoint: str, lease_s: float, tls: Tls) -> Any:
         ca_cert=authority,
         cert_cert=own,
         cert_key=key,
-        timeout=max(lease_s / 3, 0.5),
+        timeout=max(lease_s / 3, LIMIT_MIN_S),
         api_path=API,
     )
     if authority is not None:  # else REQUESTS_CA_BUNDLE would be taken instead of it

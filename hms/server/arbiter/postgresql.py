@@ -4,8 +4,11 @@ Every call is one statement, so it is done as a whole or not at all. A server th
 has committed is no arbiter: fsync = off is refused, and synchronous_commit is switched on.
 """
 
+import os
+import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from hms.errors.catalogue import ArbiterDriverMissing, ArbiterUnavailable, ArbiterUnsuitable
@@ -57,7 +60,8 @@ _DUPLICATE_TABLE: Final = ("42P07", "23505")
 
 
 class PostgresqlArbiter:
-    """See hms.server.arbiter.Arbiter. address: as of libpq; calls end after lease_s / 3."""
+    """See hms.server.arbiter.Arbiter. address: as of libpq; calls end after lease_s / 3, and after
+    twice that where the server stands still: it ends no statement then, and no connection."""
 
     def __init__(
         self, address: str, domain: str, node: str, lease_s: float, password: str | None = None
@@ -146,6 +150,7 @@ class Statements:
 
     def __init__(self, address: str, lease_s: float, password: str | None) -> None:
         self._address, self._lease_s, self._password = address, lease_s, password
+        self._limit_s = max(lease_s / 3, 0.5)
         self._connection: Any = None
         self._lock = threading.Lock()
         self.shown = address.partition("@")[2] or address
@@ -157,8 +162,9 @@ class Statements:
             try:
                 if self._connection is None:
                     self._connection = self._connected(psycopg)
-                return self._connection.execute(statement, values).fetchone()
-            except psycopg.Error as error:
+                with _ended_after(2 * self._limit_s, self._connection):
+                    return self._connection.execute(statement, values).fetchone()
+            except (psycopg.Error, OSError) as error:
                 self._drop()
                 detail = " ".join(str(error).split()) or type(error).__name__
                 raise ArbiterUnavailable(endpoint=self.shown, detail=detail) from error
@@ -169,7 +175,7 @@ class Statements:
             self._drop()
 
     def _connected(self, psycopg: Any) -> Any:
-        limit_ms = max(int(self._lease_s * 1000 / 3), 500)
+        limit_ms = int(self._limit_s * 1000)
         made = psycopg.connect(
             self._address,
             password=self._password,
@@ -179,7 +185,8 @@ class Statements:
             options=f"-c statement_timeout={limit_ms} -c synchronous_commit=on",
         )
         try:
-            self._prepare(psycopg, made)
+            with _ended_after(2 * self._limit_s, made):
+                self._prepare(psycopg, made)
         except BaseException:
             made.close()
             raise
@@ -199,6 +206,25 @@ class Statements:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+@contextmanager
+def _ended_after(limit_s: float, connection: Any) -> Iterator[None]:
+    """A call that waits for an answer over a connection by then is told that it has ended."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+
+        def end() -> None:
+            with suppress(OSError):  # it has ended
+                same.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(limit_s, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
 
 def _driver() -> Any:

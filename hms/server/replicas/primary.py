@@ -106,6 +106,9 @@ still while the others confirm costs no more memory."""
 SILENT_FORMATS: Final = frozenset((0, 2))
 """What a copy reads that does not say it; 0 before the first segment is there."""
 BEATS_PER_LEASE: Final = 5
+BEATS_PER_TIMEOUT: Final = 2
+"""At least, however long the lease is: a copy with nothing to take says no more than its answers,
+and one that is silent for replica_timeout_s is away."""
 RENEWALS_PER_LEASE: Final = 3
 RESIGNS: Final = 3
 """So often the lease is given to a successor, each time for a third of it at most. A lease that
@@ -588,7 +591,6 @@ class Primary:
                 if not self._confirmation.may_ask(wanted):
                     wanted = None
             self._advanced.notify_all()  # a change that was taken back may have been the reason
-            self._leadership.proved(self._confirmation.proof_s(at_s))
         if wanted is not None:
             self._ask(wanted)
         if self._clock_s() >= self._renew_at_s:
@@ -644,6 +646,10 @@ class Primary:
             self._arbiter_fault = ""
 
     def _is_deposed(self) -> bool:
+        """Judged by what the copies have said by now: an arbiter may have kept this thread waiting
+        for longer than a lease."""
+        with self._changed:
+            self._leadership.proved(self._confirmation.proof_s(self._clock_s()))
         if self._leadership.role is Role.DEPOSED:
             theirs = self._leadership.seen
             self._fail(StoreFenced(path=str(self._folder), theirs=theirs, ours=self.epoch))
@@ -667,6 +673,11 @@ class Primary:
         self._answer_orders()
         self._to_all(Bye())
 
+    @property
+    def _beat_s(self) -> float:
+        timeout_s = self._group.limits.timeout_s
+        return min(self._group.lease_s / BEATS_PER_LEASE, timeout_s / BEATS_PER_TIMEOUT)
+
     def _serve_once(self) -> None:
         if not self._current:
             self._hold_line()
@@ -685,7 +696,7 @@ class Primary:
             self._place_at_s = at_s + PLACE_S
             self._tell_place()
         if at_s >= self._beat_at_s:
-            self._beat_at_s = at_s + self._group.lease_s / BEATS_PER_LEASE
+            self._beat_at_s = at_s + self._beat_s
             self._to_all(Beat(at_s))
             self._tell_time([route for route, link in self._links.items() if link.formats])
             if mark := self._marks.news():
@@ -707,7 +718,7 @@ class Primary:
         self._answer_orders()
         at_s = self._clock_s()
         if at_s >= self._beat_at_s:
-            self._beat_at_s = at_s + self._group.lease_s / BEATS_PER_LEASE
+            self._beat_at_s = at_s + self._beat_s
             self._to_all(Beat(at_s))
 
     def _came_early(self, route: bytes, envelope: Envelope) -> None:

@@ -7,11 +7,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from hms.errors.catalogue import ReplicaChangeRefused, SwitchoverRefused
+from hms.errors.catalogue import (
+    ArbiterUnavailable,
+    ReplicaChangeRefused,
+    SwitchoverRefused,
+)
 from hms.server.arbiter import Configuration, Member
 from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
 from hms.server.replicas.confirmation import Limits
-from hms.server.replicas.frames import FORMAT, Ack, Bye, Envelope, Join, Reads, encode
+from hms.server.replicas.frames import (
+    FORMAT,
+    Ack,
+    Beat,
+    BeatAck,
+    Bye,
+    Envelope,
+    Join,
+    Reads,
+    decode,
+    encode,
+)
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
 from hms.server.replicas.primary import Primary
@@ -29,7 +44,7 @@ class Pair:
     """b leads, a follows and has all."""
 
     def __init__(self, folder):
-        self.now_s, self.end = 1000.0, SEGMENT_HEADER_BYTES
+        self.now_s, self.end, self.told = 1000.0, SEGMENT_HEADER_BYTES, []
         self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
         arbiter = MemoryArbiter(self.engine, "b")
         arbiter.begin(Configuration(5, LOG, 3, "a", 4, (A, B), 2))
@@ -40,7 +55,7 @@ class Pair:
         peers = {name: Peer(name, f"tcp://{name}") for name in "ab"}
         group = Group("n", "b", peers, LEASE_S, Limits(1, TIMEOUT_S, 60.0))
         socket = SimpleNamespace(
-            send=lambda *_: None, received=list, wake=lambda: None, close=lambda: None
+            send=self.hears, received=list, wake=lambda: None, close=lambda: None
         )
         self.primary = Primary(
             group, folder, REAL_DISK, arbiter, leadership, granted, socket,
@@ -56,11 +71,23 @@ class Pair:
         assert self.primary.readiness("a") == (5, "")
         self.keeps()
 
+    def hears(self, _route, envelope, data):
+        """What a is told."""
+        self.told.append(decode([envelope, data])[0].said)
+
     def says(self, said):
         """A frame of a."""
         envelope = Envelope(FORMAT, LOG, self.primary.epoch, "a", 5, said)
         self.primary._receive(b"route", [encode(envelope), b""])
         self.primary._serve_once()
+
+    def answers_beats(self):
+        """As a copy that has nothing to take."""
+        self.primary._serve_once()
+        told, self.told = self.told, []
+        for one in told:
+            if isinstance(one, Beat):
+                self.says(BeatAck(one.at_s))
 
     def writes(self):
         """Eight bytes are written and synced here; up to which mark."""
@@ -105,6 +132,51 @@ def test_a_silent_copy_that_nobody_waits_to_lead_counts_no_more(pair):
 
     assert pair.members() == ["b"]
     assert pair.primary._is_confirmed(mark)
+
+
+def test_a_copy_with_nothing_to_take_is_there_however_long_the_lease_is(pair):
+    """It says no more than its answers to beats, which came once in a fifth of the lease: between
+    them it was silent for longer than replica_timeout_s, and the next send left it out."""
+    for _ in range(50):
+        pair.passes(TIMEOUT_S / 10)
+        pair.answers_beats()
+        assert pair.primary.readiness("a") == (5, "")
+
+    mark = pair.writes()
+    pair.keeps()
+    assert pair.members() == ["a", "b"]
+    pair.answers(mark)
+    assert pair.primary._is_confirmed(mark)
+
+
+def test_an_arbiter_that_does_not_answer_for_a_lease_ends_no_term_that_copies_prove(pair):
+    """Three members of etcd that stand still are asked one after the other, for a third of the
+    lease each: the copies had answered meanwhile, and the node led no more."""
+
+    def stands_still():
+        for _ in range(12):
+            pair.now_s += LEASE_S / 10
+            pair.answers_beats()
+        raise ArbiterUnavailable(endpoint="etcd", detail="timed out")
+
+    pair.primary._arbiter = SimpleNamespace(renew=stands_still, close=lambda: None)
+    pair.passes(LEASE_S / 3)
+    pair.passes(LEASE_S / 3)
+
+    assert pair.primary.describe()["arbiter"] == "does not answer"
+
+
+def test_a_term_that_neither_arbiter_nor_copies_prove_ends(pair):
+    """Another copy may lead by now."""
+
+    def stands_still():
+        pair.now_s += LEASE_S
+        raise ArbiterUnavailable(endpoint="etcd", detail="timed out")
+
+    pair.primary._arbiter = SimpleNamespace(renew=stands_still, close=lambda: None)
+    pair.now_s += LEASE_S / 3
+
+    assert not pair.primary._keep_once()
 
 
 def test_who_is_to_lead_stays_a_member_when_it_is_silent_for_a_moment(pair):
