@@ -10,6 +10,7 @@ where a record is bad that was confirmed, something has happened to bytes that w
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +49,9 @@ DAMAGE_NAME: Final = "DAMAGE"
 PAUSE_BYTES: Final = 256 * 1024
 
 log = logging.getLogger("hms.replicas")
+_changes: Final = threading.Lock()
+"""Of the file: who follows forgets what is repaired, while another thread notes what it has found.
+"""
 
 
 class Damage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,21 +81,23 @@ def read_damages(disk: Disk, folder: Path) -> dict[int, Damage]:
 
 def note_damages(disk: Disk, folder: Path, found: Iterable[Damage]) -> None:
     """Durable when this returns; what was known stays."""
-    known = read_damages(disk, folder)
-    for one in found:
-        log.error("segment %d is damaged at offset %d: %s", one.segment, one.offset, one.detail)
-        before = known.get(one.segment, one)
-        known[one.segment] = one if one.offset <= before.offset else before
-    _write(disk, folder, known)
+    with _changes:
+        known = read_damages(disk, folder)
+        for one in found:
+            log.error("segment %d is damaged at offset %d: %s", one.segment, one.offset, one.detail)
+            before = known.get(one.segment, one)
+            known[one.segment] = one if one.offset <= before.offset else before
+        _write(disk, folder, known)
 
 
 def forget_damages(disk: Disk, folder: Path, segments: Iterable[int]) -> None:
     """These are repaired."""
-    known = read_damages(disk, folder)
-    for number in segments:
-        if known.pop(number, None) is not None:
-            log.warning("segment %d is repaired", number)
-    _write(disk, folder, known)
+    with _changes:
+        known = read_damages(disk, folder)
+        for number in segments:
+            if known.pop(number, None) is not None:
+                log.warning("segment %d is repaired", number)
+        _write(disk, folder, known)
 
 
 def _write(disk: Disk, folder: Path, known: Mapping[int, Damage]) -> None:
