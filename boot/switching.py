@@ -25,6 +25,8 @@ log = logging.getLogger("hms.node")
 LOOK_S: Final = 0.005
 LOOK_SHARE: Final = 10
 """It looks no more than a tenth of the time: with 10,000 clients a look takes some milliseconds."""
+GONE_S: Final = 5.0
+"""So long the replica that is to lead may be silent, or lack something, while the node drains."""
 
 
 class Switching:
@@ -50,6 +52,8 @@ class Switching:
         """The replica that is to lead when what was begun has ended; "" while nothing drains."""
         self.to = ""
         """The replica that is to lead from now on: this process then follows."""
+        self._lacks_since_s: float | None = None
+        """Since when that one could not lead at once, while the node drains."""
 
     def begin(self, asked: SwitchOver) -> Later:
         """Begin to drain; under the engine's lock. SwitchoverRefused for what is known already."""
@@ -61,6 +65,7 @@ class Switching:
         to = self._target(asked.to)
         drain_s = self._node.drain_s if asked.drain_s is None else asked.drain_s
         later, self.is_on, self.drains_for = Later(), True, to
+        self._lacks_since_s = None
         about = to, drain_s, asked.is_forced, later
         threading.Thread(target=self._run, args=about, name="hms-switch", daemon=True).start()
         return later
@@ -111,17 +116,34 @@ class Switching:
         """Whether it is so far; under the engine's lock, so nothing begins behind it."""
         if self.is_stopping:
             raise NodeStopping
-        self._target(to)
         left = self._broker.draining.left()
-        if left.is_any and not is_late:
-            return False
-        if left.is_any and not is_forced:
+        if left.is_any and is_late and not is_forced:
             detail = f"after {drain_s:g} s there are {left}; --force ends them"
             raise self._refused(to, detail)
-        assert self._taken.hand_over is not None
-        self.to = self._taken.hand_over(to)
+        is_end = is_late or not left.is_any
+        if not self._is_there(to, is_end=is_end, is_late=is_late) or not is_end:
+            return False
         if not left.is_any:
             self._broker.draining.finish()
+        return True
+
+    def _is_there(self, to: str, *, is_end: bool, is_late: bool) -> bool:
+        """Whether that one could lead at once; is_end: then it is to. One that stands still for a
+        moment is waited for; SwitchoverRefused for one that is gone."""
+        assert self._taken.hand_over is not None
+        try:
+            if is_end:
+                self.to = self._taken.hand_over(to)
+            else:
+                self._target(to)
+        except SwitchoverRefused:
+            now_s = monotonic()
+            if self._lacks_since_s is None:
+                self._lacks_since_s = now_s
+            if is_late or now_s - self._lacks_since_s >= GONE_S:
+                raise
+            return False
+        self._lacks_since_s = None
         return True
 
     def _refused(self, to: str, detail: str) -> SwitchoverRefused:

@@ -159,6 +159,39 @@ def test_what_does_not_end_refuses_the_move_and_all_goes_on(two):
         assert found == [b"cut off", b"behind"][not is_there :]
 
 
+def test_a_target_that_stands_still_for_a_moment_is_waited_for(two):
+    """While a listener runs: a busy machine is no reason to begin all over."""
+    may_end, heard = threading.Event(), []
+
+    def listen(message):
+        heard.append(bytes(message.body))
+        assert may_end.wait(WAIT_S)
+
+    with Watched(two) as client:
+
+        def is_heard():
+            copies = client.connection.administer("status")["replication"]["replicas"]
+            return all(one["is_heard"] for one in copies)
+
+        consumer = client.connection.session().consumer("orders")
+        consumer.listen(listen)
+        client.connection.session().producer("orders").send(b"1")
+        wait_until(lambda: heard, WAIT_S)
+        moving = switchover(two)
+        wait_until(lambda: is_draining(two), WAIT_S)
+        moving.to.pause()
+        try:
+            wait_until(lambda: not is_heard(), WAIT_S)
+        finally:
+            moving.to.resume()
+        wait_until(is_heard, WAIT_S)
+        assert not moving.done()
+        may_end.set()
+        moving.result(WAIT_S)
+        wait_until(lambda: two.leader is moving.to, WAIT_S)
+        assert client.errors == []
+
+
 def test_a_target_that_is_killed_refuses_the_move(two):
     """While a listener runs; it goes on with the next message where it was."""
     may_end, heard = threading.Event(), []
