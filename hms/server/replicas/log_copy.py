@@ -101,6 +101,8 @@ class LogCopy:
         """Of segments that were begun here: where the last byte ends that was written to them, with
         zeros behind it."""
         self._damaged: Mapping[int, int] = {}
+        self._coming: set[int] = set()
+        """Damaged segments that come again with the log, whatever their names are by then."""
         self._anew: set[int] = set()
         """Damaged segments that have come again."""
         self.newest = 0
@@ -132,6 +134,7 @@ class LogCopy:
                 ends[number] = min(offset, ends.get(number, offset))
         history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
         past = [number for number in history if number not in damaged]
+        self._coming = set(damaged) - set(history)
         return Join(copy_id, promised, headers, ends, self._whole_files(), past)
 
     def _end(self, number: int) -> int:
@@ -165,8 +168,7 @@ class LogCopy:
 
     def is_whole(self) -> None:
         """Every segment of the log has come."""
-        history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
-        self._anew |= set(self._damaged) - set(history)
+        self._anew |= self._coming
         self.newest = self.newest_now()
 
     def newest_now(self) -> int:

@@ -4,7 +4,7 @@ import shutil
 from types import SimpleNamespace
 
 from hms.server.replicas.damage import check_segment
-from hms.server.replicas.frames import Cut, Segment
+from hms.server.replicas.frames import Cut, Keep, Segment
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy
 from hms.server.replicas.primary import Primary
 from hms.store.journal.disk import REAL_DISK
@@ -81,3 +81,20 @@ def test_a_copy_keeps_nothing_of_its_own_at_the_place_of_a_seal(tmp_path):
     assert check_segment(REAL_DISK, follows, old) is None
     whole = SimpleNamespace(_is_seal=lambda *_: False)
     assert Primary._cut_at(whole, -1, old, theirs, 304) == 304  # the last record of one not sealed
+
+
+def test_a_damaged_segment_that_leaves_the_log_while_it_comes_again_has_come(tmp_path):
+    """The primary cleans its log meanwhile: the copy was said to be damaged until its next boot."""
+    journal = _begun(tmp_path, 1)
+    _append(journal, bytes(100))
+    journal.seal()
+    _append(journal, bytes(100))
+    journal.close()
+    copy = LogCopy(REAL_DISK, tmp_path)
+    copy.joins("1" * 32, 1, {1: SEGMENT_HEADER_BYTES})
+    copy.take(Keep(0, 2, [], [1]), b"")
+    copy.is_whole()
+
+    assert all_files(REAL_DISK, tmp_path)[1].suffix == ".history"
+    assert copy.taken_anew() == [1]
+    copy.close()
