@@ -8,6 +8,7 @@ away; in between it is WAITING or OUT:
     FAILED        -                              WAITING, one delivery and one attempt more
     RELEASED      -                              WAITING
 
+What comes back with a time waits until then; a message has at most one such time.
 A dash changes nothing: the log's beginning may have been retired, or the record speaks of a message
 that left before. A delivery of what is out means that its consumer was lost in between, which no
 record tells. What is out when the log ends is LOST in the same way. Offers to other nodes of a

@@ -244,6 +244,36 @@ def test_settled_messages_are_gone_after_a_boot(store_place):
     assert [row[8:10] for row in waiting] == [(1, 1), (1, 0), (1, 0), (0, 0), (0, 0)]
 
 
+def test_what_came_back_waits_for_its_time_after_a_boot(store_place):
+    """Rows that are written new or changed, and changed several times by one commit, say when."""
+    store, _ = store_place.started()
+    append(store, batch(0, 7, b"x"))
+    append(store, happened(RecordType.DELIVERED, 0, 1))
+    append(store, happened(RecordType.FAILED, 0, 1, 5_000))  # one commit makes its row
+    append(store, happened(RecordType.DELIVERED, 1, 6))
+    store.commit()
+    append(store, happened(RecordType.FAILED, 1, 5, 6_000))  # that row is changed
+    append(store, happened(RecordType.DELIVERED, 2, 1))  # its time is over: it is out
+    append(store, happened(RecordType.DELIVERED, 3, 1))
+    append(store, happened(RecordType.FAILED, 3, 1))  # at once this time
+    append(store, happened(RecordType.DELIVERED, 4, 1))
+    append(store, happened(RecordType.FAILED, 4, 1, 7_000))
+    append(store, happened(RecordType.FAILED, 5, 1, 8_000))  # it is not out: nothing comes back
+    append(store, happened(RecordType.RELEASED, 6, 1, 9_000))
+    store.commit()
+    append(store, happened(RecordType.FAILED, 5, 1, 8_000))
+    store.commit()
+    store.close()
+
+    node = StoreNode(store_place)
+    node.store.close()
+
+    waiting = node.recovered["places"][ONE_QUEUE[0].name]
+    found = [row[8:11] for row in waiting]
+    assert found[:4] == [(1, 1, 5_000), (1, 1, 6_000), (2, 1, 0), (2, 2, 0)]
+    assert found[4:] == [(2, 2, 7_000), (1, 1, 6_000), (0, 0, 9_000)]
+
+
 def test_what_was_withdrawn_stays_withdrawn_after_a_boot(store_place):
     """It is remembered like a batch that was taken, with no message of its own."""
     node = StoreNode(store_place)

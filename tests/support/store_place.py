@@ -100,10 +100,10 @@ def batch(number, count, body, is_forwarded=False):
     )
 
 
-def happened(kind, number, count):
+def happened(kind, number, count, due_ms=0):
     """A record of ranges about messages of the queue."""
     first = FIRST_ID + number
-    return ranges(kind, 1, 1_000, [(first, first + count - 1)])
+    return ranges(kind, 1, 1_000, [(first, first + count - 1)], due_ms=due_ms)
 
 
 def append(store, record):

@@ -154,12 +154,13 @@ class LoggedPlace:
         self.open_in(((message_id, message_id),))
         self.history[message_id] = told_counts(deliveries, attempts)
 
-    def step(self, steps: Steps, ranges: Ranges) -> None:
-        """Messages go out or come back, those of them that are here."""
+    def step(self, steps: Steps, ranges: Ranges, due_ms: int = 0) -> None:
+        """Messages go out or come back, those of them that are here. due_ms: what comes back waits
+        until then."""
         self.open_in(ranges)
-        self.step_each(steps, _ids(ranges))
+        self.step_each(steps, _ids(ranges), due_ms)
 
-    def step_each(self, steps: Steps, ids: Sequence[int]) -> None:
+    def step_each(self, steps: Steps, ids: Sequence[int], due_ms: int = 0) -> None:
         """The same for messages that are not in an unopened batch."""
         waiting, out = self.waiting, self.out
         were_waiting = [i for i in ids if i in waiting]
@@ -171,6 +172,8 @@ class LoggedPlace:
         if were_out:
             if not steps[1].is_out:
                 waiting.update([(i, out.pop(i)) for i in were_out])
+                if due_ms:
+                    self.due.update(dict.fromkeys(were_out, due_ms))
             self._count(steps[1], were_out)
 
     def _count(self, step: Step, ids: Sequence[int]) -> None:

@@ -284,7 +284,7 @@ class Recovery(StateTables):
                     self._stay(stubs, stay)
 
     def _delayed(self, runs: Sequence[PinnedRun]) -> None:
-        """For when messages wait that came back: their returns do not say it."""
+        """For when messages wait that came back: returns of an older release do not say it."""
         for run in runs:
             for stay in run.stays:
                 logged = self.places.get(stay.number)
@@ -325,7 +325,7 @@ class Recovery(StateTables):
         """Live the pending list does the same (hms/engine/queue/pending_list.py)."""
         logged = self.places.get(told.number)
         if logged is not None:
-            logged.step(steps, told.ranges)
+            logged.step(steps, told.ranges, told.due_ms)
 
     def leave(self, told: Ranges) -> None:
         """Those of the messages that are there leave."""

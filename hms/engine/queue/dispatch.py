@@ -397,8 +397,10 @@ def write_ranges(
     messages: list[StoredMessage],
     fx: Effects,
     cause: Cause = Cause.NONE,
+    due_ms: int = 0,
 ) -> None:
-    """Record what happened to those of the messages that the log knows."""
+    """Record what happened to those of the messages that the log knows. due_ms: they wait again,
+    but not before."""
     if not place.is_durable:
         return
     if len(messages) == 1:
@@ -409,12 +411,12 @@ def write_ranges(
     if not spans:
         return
     if len(spans) <= RANGES_PER_RECORD:
-        fx.records.append(ranges(kind, place.number, state.now_ms, spans, cause))
+        fx.records.append(ranges(kind, place.number, state.now_ms, spans, cause, due_ms))
         return
     records = []
     for start in range(0, len(spans), RANGES_PER_RECORD):
         chunk = spans[start : start + RANGES_PER_RECORD]
-        records.append(ranges(kind, place.number, state.now_ms, chunk, cause))
+        records.append(ranges(kind, place.number, state.now_ms, chunk, cause, due_ms))
     groups = place.line.groups
     if len(records) > 1 and groups is not None and groups.gathering is not None:
         records = [group(0, 0, 0, state.now_ms, records)]  # no list is settled by halves

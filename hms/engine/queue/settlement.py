@@ -244,7 +244,8 @@ def give_back(
     again = [m for m in messages if _put_back(state, place, m, back, fx)]
     if how is not Return.LOST:
         kind = RecordType.RELEASED if how is Return.RELEASED else RecordType.FAILED
-        write_ranges(state, place, kind, again, fx)
+        due_ms = state.now_ms + delay_ms if delay_ms else 0
+        write_ranges(state, place, kind, again, fx, due_ms=due_ms)
     if isinstance(place, Queue):
         place.offer_again(again)
 

@@ -8,8 +8,11 @@ deleted before others are inserted, so that a message may leave and come back.
 from collections.abc import Iterable
 
 from hms.records import Stay
-from hms.store.database.message_steps import outcome
-from hms.store.database.rows import DefinitionRow, MessageRow, StayChange, StayRow
+from hms.store.database.message_steps import DELAYED, Due, Outcome, outcome
+from hms.store.database.rows import KEPT_MS, DefinitionRow, MessageRow, StayChange, StayRow
+
+GOING_OUT = ("", "D")
+"""After these steps a message may be out."""
 
 
 class Changes:
@@ -24,6 +27,8 @@ class Changes:
         self._holders: dict[int, int] = {}
         self._stays: dict[int, dict[int, tuple[int, Stay]]] = {}
         self._steps: dict[int, dict[int, str]] = {}
+        self._due_ms: dict[tuple[int, int], int] = {}
+        """Of what came back with a time, by holder and message id."""
         self._gone: dict[int, set[int]] = {}
 
     # what happens
@@ -45,13 +50,18 @@ class Changes:
         self._steps.get(holder, {}).pop(id_, None)
         self._holders[position] = self._holders.get(position, 0) + 1
 
-    def step(self, holder: int, ids: Iterable[int], step: str) -> None:
-        """Messages that are at a place were delivered, failed or released."""
+    def step(self, holder: int, ids: Iterable[int], step: str, due_ms: int = 0) -> None:
+        """Messages that are at a place were delivered, failed or released; due_ms: until then."""
         steps = self._steps.setdefault(holder, {})
         here, gone = self._stays.get(holder, ()), self._gone.get(holder, ())
         for id_ in ids:
             if id_ in here or id_ not in gone:
-                steps[id_] = steps.get(id_, "") + step
+                before = steps.get(id_, "")
+                if due_ms and before[-1:] in GOING_OUT:  # else it waits: nothing comes back
+                    self._due_ms[holder, id_] = due_ms
+                    steps[id_] = before + DELAYED[step]
+                else:
+                    steps[id_] = before + step
 
     def leave(self, holder: int, ids: Iterable[int]) -> None:
         """Messages leave a place."""
@@ -83,7 +93,7 @@ class Changes:
     def stays(self) -> list[StayRow]:
         """New rows of messages at their places."""
         return [
-            _new_row(holder, id_, position, stay, self._steps.get(holder, {}).get(id_, ""))
+            self._new_row(holder, id_, position, stay)
             for holder, rows in self._stays.items()
             for id_, (position, stay) in rows.items()
         ]
@@ -91,7 +101,7 @@ class Changes:
     def stay_changes(self) -> list[StayChange]:
         """Changes of rows that are there."""
         return [
-            StayChange(holder, id_, *outcome(steps, is_out=True), *outcome(steps, is_out=False))
+            self._change(holder, id_, steps)
             for holder, every in self._steps.items()
             for id_, steps in every.items()
             if id_ not in self._stays.get(holder, ())
@@ -101,9 +111,20 @@ class Changes:
         """Holder and message id of rows that go, if they are there."""
         return [(holder, id_) for holder, ids in self._gone.items() for id_ in ids]
 
+    def _new_row(self, holder: int, id_: int, position: int, stay: Stay) -> StayRow:
+        steps = self._steps.get(holder, {}).get(id_, "")
+        end = outcome(steps, stay.is_out)
+        due_ms = self._due(holder, id_, end)
+        counts = stay.deliveries + end.deliveries, stay.attempts + end.attempts
+        due_ms = stay.due_ms if due_ms == KEPT_MS else due_ms
+        return StayRow(holder, id_, position, *counts, due_ms, end.is_out)
 
-def _new_row(holder: int, id_: int, position: int, stay: Stay, steps: str) -> StayRow:
-    end = outcome(steps, stay.is_out)
-    due_ms = stay.due_ms if end.keeps_due else 0
-    deliveries, attempts = stay.deliveries + end.deliveries, stay.attempts + end.attempts
-    return StayRow(holder, id_, position, deliveries, attempts, due_ms, end.is_out)
+    def _change(self, holder: int, id_: int, steps: str) -> StayChange:
+        ends = outcome(steps, is_out=True), outcome(steps, is_out=False)
+        told = [(*end[:3], self._due(holder, id_, end)) for end in ends]
+        return StayChange(holder, id_, *told[0], *told[1])
+
+    def _due(self, holder: int, id_: int, end: Outcome) -> int:
+        if end.due is Due.TOLD:
+            return self._due_ms[holder, id_]
+        return KEPT_MS if end.due is Due.KEPT else 0

@@ -48,19 +48,23 @@ class StayRow(NamedTuple):
     is_out: bool
 
 
+KEPT_MS = -1
+"""In place of a time: it stays as it is."""
+
+
 class StayChange(NamedTuple):
-    """What becomes of a row that is there: if it is out, and if it waits."""
+    """What becomes of a row that is there: if it is out, and if it waits. due_ms: 0 for none."""
 
     holder: int
     message_id: int
     out_is_out: bool
     out_deliveries: int
     out_attempts: int
-    out_keeps_due: bool
+    out_due_ms: int
     waiting_is_out: bool
     waiting_deliveries: int
     waiting_attempts: int
-    waiting_keeps_due: bool
+    waiting_due_ms: int
 
 
 class BatchRow(NamedTuple):

@@ -33,7 +33,8 @@ CHANGE: Final = (
     " is_out = CASE WHEN is_out THEN ?3 ELSE ?7 END,"
     " deliveries = deliveries + CASE WHEN is_out THEN ?4 ELSE ?8 END,"
     " attempts = attempts + CASE WHEN is_out THEN ?5 ELSE ?9 END,"
-    " due_ms = CASE WHEN CASE WHEN is_out THEN ?6 ELSE ?10 END THEN due_ms ELSE 0 END"
+    " due_ms = CASE WHEN CASE WHEN is_out THEN ?6 ELSE ?10 END < 0 THEN due_ms"
+    " WHEN is_out THEN ?6 ELSE ?10 END"
     " WHERE holder = ?1 AND message_id = ?2"
 )
 BATCHES_GONE: Final = (

@@ -169,7 +169,7 @@ class Translation:
 
     def step(self, kind: RecordType, _steps: Steps, told: Ranges) -> None:
         """Rows that are there change."""
-        self.changes.step(told.number, _ids(told.ranges), LETTERS[kind])
+        self.changes.step(told.number, _ids(told.ranges), LETTERS[kind], told.due_ms)
 
     def leave(self, told: Ranges) -> None:
         """Rows go."""

@@ -84,6 +84,41 @@ def test_a_rollback_waits_for_the_redelivery_delay():
     assert len(delivered(rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx)))) == 1
 
 
+@pytest.mark.parametrize("own_ms", [None, 5000], ids=["of its queue", "of its own"])
+def test_what_failed_waits_for_its_time_after_a_boot(own_ms):
+    """A crash must not have it come again at once, and fail again (F-C9)."""
+    rig = EngineRig()
+    rig.send(producer=3)
+    (message,) = rig.consume(1, "slow")
+    due_ms = rig.now_ms + (own_ms or 1000)
+    given = 1, 1, 0, [(message.id, message.id)], Return.FAILED, rig.now_ms
+    rig.run(lambda fx: rig.engine.give_back(*given, fx, own_ms))
+    rig.now_ms += 900
+
+    rig.start()
+
+    assert rig.consume(1, "slow") == []
+    assert rig.engine.due_ms() == due_ms
+    rig.now_ms = due_ms
+    (again,) = delivered(rig.run(lambda fx: rig.engine.tick(due_ms, fx)))
+    assert again.id == message.id
+
+
+def test_what_was_delivered_again_after_its_time_waits_for_nothing_after_a_boot():
+    """The time of the attempt before is over, and a lost consumer is no reason to wait."""
+    rig = EngineRig()
+    rig.send(producer=3)
+    (message,) = rig.consume(1, "slow")
+    given = 1, 1, 0, [(message.id, message.id)], Return.FAILED, rig.now_ms
+    rig.run(lambda fx: rig.engine.give_back(*given, fx, 1000))
+    rig.now_ms += 1000
+    assert len(delivered(rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx)))) == 1
+
+    rig.start()
+
+    assert [m.id for m in rig.consume(1, "slow")] == [message.id]
+
+
 def test_a_subscription_named_like_the_dead_letter_queue_keeps_its_letters():
     """A name must not make a message vanish."""
     rig = EngineRig()

@@ -19,9 +19,11 @@ from hms.records import (
     NodeEvent,
     Record,
     RecordType,
+    decode_ranges,
     defined,
     group,
     node_event,
+    ranges,
     reserved,
     undefined,
 )
@@ -108,6 +110,16 @@ def test_ranges_become_one_row_per_message():
         (102, "acknowledged", 6, 2000),
         (103, "acknowledged", 9, 2000),
     ]
+
+
+def test_a_return_with_a_time_is_read_as_one_without_it():
+    """The release before reads the ranges, and no further: it can take the log back."""
+    spans = [(5, 6), (9, 9)]
+    plain, timed = (ranges(RecordType.FAILED, ORDERS, 2000, spans, due_ms=due) for due in (0, 7000))
+
+    assert timed.parts[0][: len(plain.parts[0])] == plain.parts[0]
+    assert decode_ranges(timed.parts[0])._replace(due_ms=0) == decode_ranges(plain.parts[0])
+    assert decode(log(timed)) == decode(log(plain))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hms.errors.catalogue import (
 from hms.records import Placement, RecordType, Sent
 from hms.store.database import DatabaseSettings, open_database, owner
 from hms.store.database.deduplication_rows import Remembered
-from hms.store.database.message_steps import outcome
+from hms.store.database.message_steps import Due, outcome
 from hms.store.database.pending import PendingRows
 from hms.store.database.rows import Meta, signed, unsigned
 from hms.store.database.translation import Translation
@@ -44,21 +44,23 @@ def test_every_type_of_record_has_its_rows():
 def naive(steps, is_out):
     """The rules of recovery, one row, one step at a time."""
     deliveries = attempts = 0
-    due = True
+    due = Due.KEPT
     for step in steps:
         if step == "D":
             if is_out:
                 deliveries += 1
             else:
-                is_out, due = True, False
+                is_out, due = True, Due.NEVER
         elif is_out:
             is_out = False
-            if step == "F":
+            if step in "fr":
+                due = Due.TOLD
+            if step in "Ff":
                 deliveries, attempts = deliveries + 1, attempts + 1
     return is_out, deliveries, attempts, due
 
 
-@given(st.text("DFR", max_size=12), st.booleans())
+@given(st.text("DFRfr", max_size=12), st.booleans())
 def test_a_run_of_steps_is_the_steps_one_by_one(steps, is_out):
     """However many there are in a commit, the row ends as it would have."""
     assert outcome(steps, is_out=is_out) == naive(steps, is_out)
