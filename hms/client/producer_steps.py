@@ -10,7 +10,7 @@ from hms.client import message_tracing
 from hms.client.core import tracing
 from hms.client.core.link import State
 from hms.client.core.operations import Outside, Steps, Wait
-from hms.client.core.pending_requests import OnLoss, Pending, own_copy
+from hms.client.core.pending_requests import TURNED_AWAY, OnLoss, Pending, own_copy
 from hms.client.destinations import Destination
 from hms.client.file_transfers import uploading
 from hms.client.global_order import check_order_name, in_order
@@ -26,8 +26,10 @@ from hms.client.session_steps import SessionSteps
 from hms.constants import AckMode
 from hms.errors.catalogue import (
     ConnectionClosed,
+    HandleUnknown,
     InvalidArgument,
     MessageTooLarge,
+    NotAuthorized,
     RequestTimeout,
     SendInDoubt,
     TpConnectionClosed,
@@ -405,6 +407,10 @@ class ProducerSteps:
             if pending.is_answered or not pending.is_written:
                 raise
             raise self._sender.in_doubt_after(1, late) from None
+        except (HandleUnknown, NotAuthorized) as error:
+            if not pending.is_repeated:
+                raise
+            raise self._sender.in_doubt(1, TURNED_AWAY.format(error)) from None
         return schedule_of(pending.value())
 
     # ---- its end

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from hms.client.core.link import Link, State
-from hms.client.core.pending_requests import Frame, Travelling, reason_of
+from hms.client.core.pending_requests import TURNED_AWAY, Frame, Travelling, own_copy, reason_of
 from hms.client.destinations import Destination
 from hms.client.message import Message
 from hms.client.pending_sends import Encoded, PendingSend, SendOptions
@@ -23,6 +23,8 @@ from hms.client.receipt import Run
 from hms.client.send_deadlines import Deadlines
 from hms.errors.catalogue import (
     ConfirmedLost,
+    HandleUnknown,
+    NotAuthorized,
     RequestTimeout,
     SendInDoubt,
     TransactionRolledBack,
@@ -81,7 +83,7 @@ class Pack:
 
 
 class SendFrame(msgspec.Struct, eq=False):
-    """A SEND on its way."""
+    """A SEND on its way. is_repeated: a connection that is lost may have brought it before."""
 
     sender: "Sender"
     sends: list[PendingSend]
@@ -93,6 +95,7 @@ class SendFrame(msgspec.Struct, eq=False):
     is_bound: bool = True
     log: bytes | None = None
     is_written: bool = False
+    is_repeated: bool = False
     is_done: bool = False
     is_rolled_back: bool = False
 
@@ -102,8 +105,13 @@ class SendFrame(msgspec.Struct, eq=False):
             self.sender.confirmed(self, payload)
             return
         error = decode_error(payload, request)
+        refused = self.sender.error
         if isinstance(error, SendInDoubt):
             self.doubted(reason_of(error))
+        elif self.is_repeated and isinstance(error, HandleUnknown | NotAuthorized):
+            self.doubted(TURNED_AWAY.format(refused or error))
+        elif isinstance(error, HandleUnknown) and refused is not None:
+            self.failed(own_copy(refused))
         else:
             self.failed(error)
 
@@ -121,6 +129,7 @@ class SendFrame(msgspec.Struct, eq=False):
         transaction: that one is gone."""
         if not self.sender.is_transacted:
             if not all(send.is_in_doubt for send in self.sends):
+                self.is_repeated = self.is_repeated or self.is_written
                 return True
             self.doubted(reason_of(error))
             return False

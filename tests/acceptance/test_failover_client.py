@@ -152,6 +152,28 @@ def test_v07_a_refusal_that_was_lost_is_told_again(log, opened):
     assert bodies(log.node, "small") == [b"fills it"]
 
 
+@pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "not stored"])
+def test_a_send_to_what_was_deleted_meanwhile_is_not_said_to_have_failed(log, opened, is_stored):
+    """Its producer is not opened again; what the node has taken before, it has taken."""
+    with hms.connect(log.node.address) as connection:
+        connection.administer("queue.create", {"name": "brief"})
+    client = opened(log.address, queue="brief")
+    log.wire.lose("down" if is_stored else "up")
+    sent = client.sending(b"once")
+    log.wire.wait_swallowed("down" if is_stored else "up")
+    with hms.connect(log.node.address) as connection:
+        if is_stored:
+            wait_until(lambda: len(bodies(log.node, "brief")) == 1, WAIT_S)
+        connection.administer("queue.delete", {"name": "brief", "force": True})
+    log.wire.cut_client()
+    log.wire.pass_on()
+
+    if is_stored:
+        assert sent.result(WAIT_S).message_id
+    else:
+        assert client.outcome(in_doubt(sent)).state is hms.OutcomeState.WITHDRAWN
+
+
 def test_v08_all_whose_confirmations_were_lost_are_repeated_in_order(log, opened):
     """A window of 64; each is stored once, and has the id that it was given."""
     client = opened(log.address)

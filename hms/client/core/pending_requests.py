@@ -14,6 +14,8 @@ from hms.errors.tree import HmsError
 from hms.wire.frames import Kind
 from hms.wire.structures import OpenProducer, OpenSession, decode_error, decode_reply
 
+TURNED_AWAY = "the connection was lost, and their producer is refused since: {}"
+"""Why nobody knows of what came again."""
 Frame = Sequence[bytes]
 """Envelope and payload."""
 
@@ -64,6 +66,8 @@ class Asked(Protocol):
     """The log that may hold it; None for none yet, or when it does not matter."""
     is_written: bool
     """Whether a node may have it; what was never written to a socket is known not to be sent."""
+    is_repeated: bool
+    """Whether it was sent more than once, so that the first one may have been applied."""
 
     @property
     def outlives_epochs(self) -> bool:
@@ -94,8 +98,8 @@ class Asked(Protocol):
         """There will be no answer."""
 
     def estranged(self, why: str = "") -> None:
-        """Only another log answers, or a later epoch that cannot know it: whether it took effect
-        will not be known. why: another reason than that."""
+        """Only another log answers, or a later epoch that cannot know it, or its producer is
+        refused: whether it took effect will not be known. why: another reason than the first."""
 
     def unanswered(self, error: HmsError) -> None:
         """The connection has ended for good, and the answer will not come: what may have taken
@@ -135,7 +139,6 @@ class Pending(msgspec.Struct, eq=False):
     is_done: bool = False
     is_answered: bool = False
     is_repeated: bool = False
-    """Whether it was sent more than once, so that the first one may have been applied."""
 
     @property
     def outlives_epochs(self) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from msgspec import structs
 
 from hms.client.core.link import Link, State
-from hms.client.core.pending_requests import Asked, OnLoss, Pending, Travelling
+from hms.client.core.pending_requests import TURNED_AWAY, Asked, OnLoss, Pending, Travelling
 from hms.errors.catalogue import ConnectionLost
 from hms.errors.tree import HmsError
 from hms.wire.structures import Request, Welcome
@@ -128,6 +128,8 @@ class SideLink(Link):
         self.request(request, Pending(type(request).__name__, OnLoss.DONE, then=then))
 
     def _opened(self, one: Travelling, pending: Pending) -> None:
+        if pending.error is not None:
+            self._refused(one, pending.error)
         if pending.error is not None or not pending.payload:
             return
         said = pending.value()
@@ -135,6 +137,18 @@ class SideLink(Link):
             lost = one.lost_of(self.log, int(said["last_sequence"]))
             if lost is not None:
                 self.report(lost)
+
+    def _refused(self, one: Travelling, error: HmsError) -> None:
+        """The node of that log takes nothing of a producer any more: what it may have is in doubt,
+        what it cannot have goes back."""
+        for number, asked in list(self.asked.items()):
+            if asked.travelling is one and asked.is_repeated:
+                del self.asked[number]
+                asked.estranged(TURNED_AWAY.format(error))
+        for asked in self.asked.values():
+            if asked.travelling is one:
+                asked.is_written, asked.log = False, None
+        self._send_home([one])
 
     def lost(self, error: HmsError) -> None:
         """Nothing but what is asked."""

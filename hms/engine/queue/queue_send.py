@@ -86,7 +86,10 @@ def send(
     """A SEND frame; taken whole or refused whole."""
     producer = connection.producers.get(producer_handle)
     if producer is None:
-        raise HandleUnknown(what="producer", handle=producer_handle)
+        taken = _known_of(state, connection, producer_handle, first_sequence)
+        fx.must_wait = True
+        fx.out.append(_confirm(connection, correlation, taken))
+        return
     session, target, memory = producer.session, producer.destination, producer.memory
     is_transacted = session.is_transacted
     if not is_transacted and first_sequence <= memory.forgotten:
@@ -123,6 +126,16 @@ def send(
             (one if connection.rate is None else waiting).take(fx)
         else:
             waiting.forget_answers()
+
+
+def _known_of(state: State, connection: Connection, handle: int, first_sequence: int) -> Taken:
+    """A batch that was taken of a producer that is not open: its client came back, and may not open
+    it any more. HandleUnknown when it is not known."""
+    memory = state.memories.known(connection.uid, handle)
+    known = None if memory is None else memory.recent.get(first_sequence)
+    if known is None or known.first_message_id == WITHDRAWN:
+        raise HandleUnknown(what="producer", handle=handle)
+    return known
 
 
 def _answers_to(
@@ -311,9 +324,12 @@ FORGOTTEN = "they come again in a batch that is too old to be remembered"
 
 def is_repeated(connection: Connection, producer_handle: int, first_sequence: int) -> bool:
     """Whether a SEND comes again that was taken before, or may have been: it is confirmed, or said
-    to be in doubt, but never said not to be stored."""
+    to be in doubt, but never said not to be stored. Of a producer that is not open nothing new is
+    stored anyway."""
     producer = connection.producers.get(producer_handle)
-    if producer is None or producer.session.is_transacted:
+    if producer is None:
+        return True
+    if producer.session.is_transacted:
         return False
     memory = producer.memory
     return first_sequence <= memory.forgotten or memory.recent.get(first_sequence) is not None

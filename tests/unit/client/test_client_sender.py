@@ -142,6 +142,60 @@ def test_what_waits_is_refused_with_the_producer(link):
     assert link.on_room == {}
 
 
+REFUSALS = {
+    "not open": hms.HandleUnknown(what="producer", handle=9),
+    "not allowed": hms.NotAuthorized(user="u", action="send", resource="queue:q"),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_what_came_again_is_in_doubt_when_its_producer_is_refused(link, refusal):
+    """The node says so before it looks whether the one before had stored it."""
+    sender = make_sender(link)
+    pending = add(sender)
+    sender.push()
+    link.lose(LOST, is_final=False)
+    later = add(sender)
+    sender.push()
+    up(link)
+    repeated, new = link.outbox
+    sender.granted(gone := hms.DestinationNotFound(kind="queue", destination="q"))
+
+    answer(link, repeated, Kind.ERROR, encode_error(refusal))
+    answer(link, new, Kind.ERROR, encode_error(refusal))
+
+    assert isinstance(pending.error, hms.SendInDoubt)
+    assert str(gone) in str(pending.error)
+    assert type(later.error) in (type(gone), type(refusal))
+    assert sender.is_idle
+
+
+def test_what_came_again_is_confirmed_although_its_producer_is_refused(link):
+    """The node remembers it."""
+    sender = make_sender(link)
+    pending = add(sender)
+    sender.push()
+    link.lose(LOST, is_final=False)
+    up(link)
+    sender.granted(hms.DestinationNotFound(kind="queue", destination="q"))
+
+    confirm(link, 0, 7, 1)
+
+    assert pending.error is None
+    assert pending.receipts[0].message_id == f"{7:012x}"
+
+
+def test_what_came_for_the_first_time_is_refused_with_its_reason(link):
+    """Nothing is in doubt that no node had before."""
+    sender = make_sender(link)
+    pending = add(sender)
+    sender.push()
+
+    answer(link, link.outbox[0], Kind.ERROR, encode_error(REFUSALS["not allowed"]))
+
+    assert isinstance(pending.error, hms.NotAuthorized)
+
+
 def test_packs_line_up_when_nobody_waits_for_room(link):
     """In an event loop nobody can block: what does not fit goes into further packs, in order."""
     sender = make_sender(link)

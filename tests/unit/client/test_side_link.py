@@ -11,7 +11,7 @@ from hms.client.pending_sends import PendingSend, SendOptions
 from hms.client.send_buffer import Sender
 from hms.wire import frames
 from hms.wire.frames import CONFIRM_BODY, Kind
-from hms.wire.structures import Browse, Hello, OpenProducer, OpenSession
+from hms.wire.structures import Browse, Hello, OpenProducer, OpenSession, encode_error
 
 L, M = b"L" * 16, b"M" * 16
 AT_L, AT_M = "tcp://l:1", "tcp://m:1"
@@ -137,6 +137,25 @@ def test_one_that_ends_by_itself_leaves_the_rest_to_the_main_link(parted):
     assert (link.side, one.link) == (None, link)
     confirm(link)
     assert (behind.is_done, behind.error) == (True, None)
+
+
+def test_a_producer_that_the_log_before_refuses_goes_on_at_the_other(parted):
+    """What that log may have is in doubt; what it cannot have is sent where the link is."""
+    link, side, one, _, held, behind, _ = parted
+    confirm(link)
+    link.outbox.clear()
+    reach(side, AT_L, L)
+    _session, opening = frames_of(side, Kind.REQUEST)
+    gone = hms.DestinationNotFound(kind="queue", destination="q")
+
+    answer(side, opening, Kind.ERROR, encode_error(gone))
+
+    assert isinstance(held.error, hms.SendInDoubt)
+    assert str(gone) in str(held.error)
+    assert (link.side, one.link) == (None, link)
+    confirm(link)
+    assert (behind.is_done, behind.error) == (True, None)
+    assert (link.sends_in_flight, side.sends_in_flight) == (0, 0)
 
 
 def test_what_waits_behind_a_send_that_was_given_up_goes_to_the_other_log(parted):
