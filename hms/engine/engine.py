@@ -30,7 +30,14 @@ from hms.engine.log.packed_block import BodyReader
 from hms.engine.log.pinned_recovery import PinnedReader, no_pinned
 from hms.engine.log.state_records import write
 from hms.engine.messages import StoredMessage
-from hms.engine.queue import purge_slices, queue_send, relocation, scan_continuation, settlement
+from hms.engine.queue import (
+    purge_slices,
+    queue_send,
+    relocation,
+    scan_continuation,
+    settlement,
+    waiting_letters,
+)
 from hms.engine.queue.dead_letters import body_came
 from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription, Topic
@@ -1022,7 +1029,8 @@ class Engine:
         """The same of what somebody may wait for, so that the next tick comes behind what waits
         now."""
         state = self.state
-        return bool(state.unfinished or state.looking.is_any or state.outgoing.may_go_on())
+        is_begun = state.unfinished or state.awaiting_ids
+        return bool(is_begun or state.looking.is_any or state.outgoing.may_go_on())
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: the
@@ -1077,6 +1085,7 @@ class Engine:
         scan_continuation.go_on(self.state, fx)
         dispatch_rest(self.state, fx)
         self.state.go_on(fx)
+        waiting_letters.go_on(self.state, fx)
         dispatch_due(self.state, fx)
         if not self.state.spreads:  # what is published now would only stand behind them
             send_due(self.state, refused, fx)

@@ -52,8 +52,9 @@ SCHEDULED_PLACE = "HMS.SCHEDULES"
 
 
 class AwaitingPageIn(NamedTuple):
-    """A message that has left its line and becomes a dead letter once its body is there; with a
-    relocation one that is out meanwhile, and then goes where an operator wants it."""
+    """A message that has left its line and becomes a dead letter once its body is there, or the ids
+    of where it goes are known; with a relocation one that is out meanwhile, and then goes where an
+    operator wants it."""
 
     place: Queue | Subscription
     message: StoredMessage
@@ -156,7 +157,8 @@ class State:
         """Head and length of the message whose body left memory last."""
         self.awaiting_page_in: list[AwaitingPageIn] = []
         """Messages that wait for their bodies; their reader takes them away."""
-        self.outgoing = Outgoing()
+        # those that wait until a queue knows the ids of what it has: queue/waiting_letters.py
+        self.outgoing, self.awaiting_ids = Outgoing(), dict[Queue, deque[AwaitingPageIn]]()
         self.unfinished: deque[Callable[[Effects], bool]] = deque()
         """What ticks go on with: each does a slice, and tells whether there is more."""
         self.endings: dict[int, Queue | Subscription] = {}  # see queue/purge_slices.py

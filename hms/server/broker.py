@@ -713,7 +713,7 @@ class Broker:
                 is_held = self.releases.add(fx, store.last_lsn)
                 due_ms = self._newly_due()
                 outgoing, looking = state.outgoing, state.looking
-                behind = state.unfinished or looking.behind or looking.left
+                behind = state.unfinished or state.awaiting_ids or looking.behind or looking.left
                 is_urgent = behind or outgoing.rest or (outgoing.held and outgoing.may_go_on())
                 is_behind = bool(is_urgent) and not self._goes_on
                 self._goes_on = self._goes_on or is_behind

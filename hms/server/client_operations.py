@@ -7,10 +7,10 @@ attempt, as when its connection is lost.
 from collections.abc import Callable
 from typing import Any
 
+from hms.engine.admin.opened_views import describe_consumer, describe_producer
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.engine.queue.destinations import Queue
-from hms.engine.session.session_objects import Connection, Consumer, Producer
+from hms.engine.session.session_objects import Connection
 from hms.errors.catalogue import ClientNotFound, ClosedByOperator, InvalidArgument
 from hms.server.bans import Ban
 from hms.server.connection_registry import ConnectionRegistry
@@ -26,7 +26,7 @@ POLICY_OPERATIONS = (
 )
 CLIENT_OPERATIONS = (
     *("client.list", "client.show", "client.close", "client.ban", "client.unban", "client.bans"),
-    *("consumer.list", "producer.list", "security.locked", "security.unlock"),
+    *("security.locked", "security.unlock"),
     *("security.show", "security.reload", "audit.verify"),
     *POLICY_OPERATIONS,
 )
@@ -54,8 +54,6 @@ class ClientOperations:
             return self._entrance.policy(connection, verb, asked)
         if isinstance(asked, ops.ListClients):
             return self._list(asked)
-        if isinstance(asked, ops.ListOpened):
-            return self._list_opened(asked, of_consumers=verb == "consumer.list")
         if not isinstance(asked, ops.NameClient | ops.CloseClient):
             return self._kept_out(connection, verb, asked, now_ms)
         assert isinstance(asked, ops.NameClient | ops.CloseClient)
@@ -124,22 +122,6 @@ class ClientOperations:
             self._closed_for[connection] = self._closed_for.get(connection, 0) + 1
         return True
 
-    def _list_opened(self, asked: ops.ListOpened, *, of_consumers: bool) -> list[dict[str, Any]]:
-        """Those of whole clients, until there are enough for a page."""
-        known, rows = self._engine.state.connections, list[dict[str, Any]]()
-        for number in sorted(n for n in known if n > asked.after):
-            one = known[number]
-            about = {"client": number, "client_id": one.client_id, "user": one.user}
-            made = (
-                map(_consumer, one.consumers.values())
-                if of_consumers
-                else map(_producer, one.producers.values())
-            )
-            rows += [about | row for row in made if asked.destination in ("", row["destination"])]
-            if len(rows) >= LISTED_AT_ONCE:
-                break
-        return rows
-
     @staticmethod
     def _check(connection: int, number: int) -> None:
         if number == connection:
@@ -182,34 +164,6 @@ def _opened(connection: Connection) -> dict[str, Any]:
     consumers = list(connection.consumers.values())[:SHOWN_MAX]
     producers = list(connection.producers.values())[:SHOWN_MAX]
     return {
-        "consumers_open": [_consumer(one) for one in consumers],
-        "producers_open": [_producer(one) for one in producers],
-    }
-
-
-def _consumer(consumer: Consumer) -> dict[str, Any]:
-    place, out = consumer.place, consumer.out
-    first = next(iter(out.values()), None)
-    selector = consumer.selector
-    return {
-        "destination": f"queue:{place.name}"
-        if isinstance(place, Queue)
-        else f"topic:{place.said_topic}",
-        "subscription": "" if isinstance(place, Queue) else place.name,
-        "session": consumer.session.handle,
-        "name": consumer.name,
-        "selector": "" if selector is None else selector.text,
-        "credit": consumer.credit,
-        "in_flight": len(out),
-        "oldest_in_flight": "" if first is None else f"{first.id:012x}",
-        "has_left": consumer.has_left,
-    }
-
-
-def _producer(producer: Producer) -> dict[str, Any]:
-    target = producer.destination
-    return {
-        "destination": f"{target.kind}:{target.name}",
-        "session": producer.session.handle,
-        "last_sequence": producer.memory.last_sequence,
+        "consumers_open": [describe_consumer(one) for one in consumers],
+        "producers_open": [describe_producer(one) for one in producers],
     }

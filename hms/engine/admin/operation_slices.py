@@ -24,7 +24,8 @@ from hms.engine.admin.topic_operations import (
 from hms.engine.admin.views import LISTINGS
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
-from hms.engine.queue import purge_slices
+from hms.engine.queue import pending_list, purge_slices
+from hms.engine.queue.dead_letters import DeadReason, target_of
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
@@ -63,8 +64,6 @@ BURIED_AT_ONCE = 500
 """Messages that become dead letters: 10 ms."""
 LOOKED_AT_ONCE = 10_000
 """Messages whose bodies may be missing: 5 ms."""
-INDEXED_AT_ONCE = 5000
-"""Messages by their ids: 5 ms."""
 EMPTIED_STEPS = 20
 """What a subscription takes of which nothing waits, in messages that are discarded."""
 LISTED_AT_ONCE = 2000
@@ -126,11 +125,7 @@ class Progress:
             else:
                 self._emptied = deque(target.subscriptions)
         elif isinstance(arguments, ops.DeleteDestination) and verb == "queue.delete":
-            queue = state.destination("queue", arguments.name)
-            if isinstance(queue, Queue) and arguments.force and not reason_to_stay(state, queue):
-                self._buries = not arguments.discard
-                self._looked_for = queue if self._buries and state.blocks.paged_count else None
-                self._ends, self._purged = True, [queue]
+            self._begin_deleting(state, arguments)
         elif isinstance(arguments, ops.MoveMessages | ops.ReturnLetters | ops.AlterMessages):
             self._indexed = _indexed(state, arguments)
         elif isinstance(arguments, ops.NameBranch):
@@ -139,6 +134,15 @@ class Progress:
             self._listed = self._listing.rows(state, arguments)
         elif isinstance(arguments, ops.DeleteSubscription):
             self._purged, self._ends = [unused_subscription(state, arguments)], True
+
+    def _begin_deleting(self, state: State, asked: ops.DeleteDestination) -> None:
+        queue = state.destination("queue", asked.name)
+        if isinstance(queue, Queue) and asked.force and not reason_to_stay(state, queue):
+            self._buries = not asked.discard
+            self._looked_for = queue if self._buries and state.blocks.paged_count else None
+            if self._buries and queue.line.stays_count:
+                self._indexed = target_of(state, queue, DeadReason.DESTINATION_DELETED)
+            self._ends, self._purged = True, [queue]
 
     def go_on(self, state: State, fx: Effects) -> bool:
         """A slice; whether there is more before the operation."""
@@ -153,8 +157,8 @@ class Progress:
             self._rows += [row for row in some if row is not None]
             self._rows = self._listing.chosen(self._rows, self.asked.arguments)
             return len(some) == LISTED_AT_ONCE
-        if self._indexed is not None:
-            return self._indexed.line.index_some(INDEXED_AT_ONCE)
+        if self._indexed is not None and self._index_some(self._indexed, state):
+            return True
         return self._purge_some(state, fx)
 
     def close(self) -> None:
@@ -163,6 +167,12 @@ class Progress:
             self._work.unready()
         if self._indexed is not None:
             self._indexed.line.give_up_index()
+
+    def _index_some(self, place: Queue | Subscription, state: State) -> bool:
+        """What is deleted is begun to be used by nobody meanwhile."""
+        for one in self._purged if self._ends else ():
+            begin_ending(state, self._connection, one)
+        return place.line.index_some(pending_list.INDEXED_AT_ONCE)
 
     def _empty_some(self, subscriptions: deque[Subscription], state: State, fx: Effects) -> bool:
         """Some messages of a topic's subscriptions are discarded; there may be 65,000 of these."""

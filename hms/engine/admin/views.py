@@ -8,6 +8,7 @@ from hms.engine.admin.dead_letter_operations import DEAD_LETTER_COMMANDS
 from hms.engine.admin.destination_figures import fits_one_of
 from hms.engine.admin.destination_operations import LIFECYCLE_COMMANDS
 from hms.engine.admin.message_operations import MESSAGE_COMMANDS
+from hms.engine.admin.opened_views import consumer_rows, producer_rows
 from hms.engine.admin.status_view import StatusPass
 from hms.engine.admin.topic_operations import COMMANDS
 from hms.engine.effects import Effects
@@ -201,6 +202,8 @@ LISTINGS = {
     "topic.list": Listing(_topics),
     "subscription.list": Listing(_subscriptions),
     "session.list": Listing(_sessions),
+    "consumer.list": Listing(consumer_rows),
+    "producer.list": Listing(producer_rows),
     "transaction.list": Listing(branch_rows),
     "schedule.list": Listing(schedule_rows, soonest),
 }

@@ -3,9 +3,14 @@
 A letter keeps the message's id, body and properties, and says in its head why it is there, since
 when, from where and after how many attempts. It does not expire. What was and what is are one
 record, so after a crash the message is in exactly one place.
+
+Whether the queue has a message of that id already is asked of the ids of all that waits there.
+Where they have to be learned first, letters wait until ticks have done that (waiting_letters.py);
+the log has them where they were until then.
 """
 
 import enum
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -89,42 +94,79 @@ def keep(
 ) -> None:
     """Put messages, which have left their line, into the target; each with its attempts so far.
     Those whose body is in the log only come when it was read. The caller dispatches the target."""
+    if death.reason is not DeadReason.DESTINATION_DELETED and target.line.is_index_far:
+        for message, attempts in messages:
+            _hold(message, place)
+            letters = state.awaiting_ids.setdefault(target, deque())
+            letters.append(_waiting(state, place, message, attempts, death))
+        return
     resident = []
     for message, attempts in messages:
         if message.is_paged:
-            _wait_for_body(state, place, message, attempts, death)
+            _hold(message, place)
+            state.awaiting_page_in.append(_waiting(state, place, message, attempts, death))
         else:
             resident.append((message, attempts, message.payload))
     _keep(state, place, target, resident, death, fx)
 
 
-def _wait_for_body(
+def must_wait(state: State, place: Queue | Subscription, message: StoredMessage) -> bool:
+    """Whether a message that failed for the last time becomes a letter later than it fails."""
+    target = target_of(state, place, DeadReason.REDELIVERY_LIMIT)
+    return message.is_paged or (target is not None and target.line.is_index_far)
+
+
+def _waiting(
     state: State,
     place: Queue | Subscription,
     message: StoredMessage,
     attempts: int,
     death: Death,
-) -> None:
-    assert message.block is not None
-    message.block.keep(message, place.number)
-    operation = state.operation
-    state.awaiting_page_in.append(
-        AwaitingPageIn(place, message, attempts, *death, operation=operation)
-    )
+) -> AwaitingPageIn:
+    return AwaitingPageIn(place, message, attempts, *death, operation=state.operation)
+
+
+def _hold(message: StoredMessage, place: Queue | Subscription) -> None:
+    """The log keeps it where it was until its letter is there, and so is a file that it names."""
+    message.came()
+    if message.block is not None:
+        message.block.keep(message, place.number)
+
+
+def _let_go(message: StoredMessage, place: Queue | Subscription) -> None:
+    message.went()
+    if message.block is not None:
+        message.block.left(message, place.number)
+
+
+def ids_known(state: State, waiting: AwaitingPageIn, fx: Effects) -> Queue:
+    """A message that waited for the ids of a queue becomes a letter there, or waits for its body
+    now; the queue that keeps it."""
+    place = waiting.place
+    _let_go(waiting.message, place)
+    death = Death(DeadReason(waiting.reason), waiting.text)
+    target = target_of(state, place, death.reason) or state.queues[DEAD_LETTER_QUEUE]
+    before = len(fx.records)
+    keep(state, place, target, [(waiting.message, waiting.attempts)], death, fx)
+    _say_order(state, waiting, before, fx)
+    return target
+
+
+def _say_order(state: State, waiting: AwaitingPageIn, before: int, fx: Effects) -> None:
+    if waiting.operation:
+        records, now_ms = fx.records[before:], state.now_ms
+        fx.records[before:] = [by_order(one, waiting.operation, now_ms) for one in records]
 
 
 def body_came(state: State, waiting: AwaitingPageIn, payload: bytes, fx: Effects) -> Queue:
     """A message whose body came becomes a dead letter; the queue that keeps it."""
     place, message, attempts = waiting.place, waiting.message, waiting.attempts
-    assert message.block is not None
-    message.block.left(message, place.number)
+    _let_go(message, place)
     death = Death(DeadReason(waiting.reason), waiting.text)
     target = target_of(state, place, death.reason) or state.queues[DEAD_LETTER_QUEUE]
     before = len(fx.records)
     _keep(state, place, target, [(message, attempts, payload)], death, fx)
-    if waiting.operation:
-        records, now_ms = fx.records[before:], state.now_ms
-        fx.records[before:] = [by_order(one, waiting.operation, now_ms) for one in records]
+    _say_order(state, waiting, before, fx)
     return target
 
 

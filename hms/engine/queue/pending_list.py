@@ -29,6 +29,8 @@ from hms.wire.packed_messages import KIND_FILE
 
 _seq = attrgetter("seq")
 _ALL = 1 << 62
+INDEXED_AT_ONCE = 5000
+"""Messages by their ids: 5 ms."""
 
 
 class PendingList:
@@ -454,6 +456,15 @@ class PendingList:
     def everything(self) -> list[StoredMessage]:
         """All that is here and not out: waiting and delayed."""
         return [*self.in_order(), *self._delayed]
+
+    @property
+    def is_index_far(self) -> bool:
+        """The ids of what waits are not known yet, and to learn them takes more than a slice."""
+        if self.waiting_count <= INDEXED_AT_ONCE:
+            return False
+        if self._scan is not None:
+            return not self._scan.is_grown
+        return self._index is None or self._unindexed is not None
 
     def open_index(self) -> dict[int, StoredMessage]:
         """Waiting messages by id, all of them, kept from now on."""

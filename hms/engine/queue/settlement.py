@@ -16,7 +16,14 @@ from typing import NamedTuple
 from hms.engine.effects import Effects
 from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.messages import StoredMessage, length_of
-from hms.engine.queue.dead_letters import DeadReason, Death, keep, rejected, target_of
+from hms.engine.queue.dead_letters import (
+    DeadReason,
+    Death,
+    keep,
+    must_wait,
+    rejected,
+    target_of,
+)
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import acknowledge, dispatch, write_ranges
 from hms.engine.queue.queue_send import ACKNOWLEDGED_BYTES
@@ -337,7 +344,7 @@ def _to_dead_letters(
     fx: Effects,
 ) -> None:
     """A message that was out failed once too often, or for good."""
-    if message.is_paged:  # until its body is read the log knows at least how often it failed
+    if must_wait(state, place, message):  # until then the log knows at least how often it failed
         write_ranges(state, place, RecordType.FAILED, [message], fx)
     place.line.settle(message)
     _bury(state, place, message, attempts, death, fx)

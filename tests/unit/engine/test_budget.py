@@ -13,7 +13,7 @@ from hms.engine.flow import blocked_sends
 from hms.engine.flow.destination_control import LimitBehavior
 from hms.engine.groups import scan_order, scan_slices
 from hms.engine.groups.message_sort import SortSettings, SortType
-from hms.engine.queue import dispatch, purge_slices, ready_queue
+from hms.engine.queue import dispatch, pending_list, purge_slices, ready_queue
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
 from hms.engine.topic import (
     asking,
@@ -610,7 +610,7 @@ def test_a_page_of_a_sorted_queue_costs_what_it_shows(tmp_path, way, is_grouped)
 @pytest.mark.parametrize("name", ["work", "sorted"])
 def test_a_move_to_a_long_queue_learns_its_ids_in_slices(tmp_path, monkeypatch, name):
     """500,000 messages there were indexed under the hold of the first that came, 60 to 830 ms."""
-    monkeypatch.setattr(operation_slices, "INDEXED_AT_ONCE", 50)
+    monkeypatch.setattr(pending_list, "INDEXED_AT_ONCE", 50)
 
     def moving(count):
         destinations = (*SETTINGS.destinations, SORTED)
@@ -630,12 +630,46 @@ def test_a_move_to_a_long_queue_learns_its_ids_in_slices(tmp_path, monkeypatch, 
     assert many <= GROWTH_MAX * few
 
 
+POISON = DestinationSettings("queue", "poison", redelivery_limit=1, dead_letter="work")
+
+
+@pytest.mark.parametrize("action", [Action.FAIL, Action.REJECT])
+def test_the_first_dead_letter_of_a_long_queue_learns_its_ids_in_slices(
+    tmp_path, monkeypatch, action
+):
+    """500,000 that waited there were 61 ms under the hold of the settlement."""
+    monkeypatch.setattr(pending_list, "INDEXED_AT_ONCE", 50)
+
+    def dying(count):
+        node = Node(tmp_path / str(count), destinations=(*SETTINGS.destinations, POISON))
+        peer = Peer(node, 1)
+        largest.fill(peer, "work", count)
+        largest.fill(peer, "poison", 1)
+        peer.request(wire.OpenConsumer(7, 1, "queue", "poison", 1))
+        (poison,) = peer.wait_for(1)
+        node.broker._lock = holds = CountedSteps()
+        item = SETTLE_ITEM.pack(action, 7, 0, 1) + RANGE.pack(poison, poison)
+        peer.ask(Kind.SETTLE, item)
+        while node.engine.is_behind:
+            node.broker._tick()
+        line = node.engine.state.queues["work"].line
+        assert poison in line.open_index()
+        assert line.waiting_count == count + 1
+        assert not node.engine.state.awaiting_ids
+        return holds.most
+
+    few, many = dying(FEW), dying(MANY)
+
+    assert many <= GROWTH_MAX * few
+
+
 def test_a_long_queue_that_is_deleted_becomes_dead_letters_in_slices_of_its_own(
     tmp_path, monkeypatch
 ):
     """All that was left was looked through in each of the slices, and before the first."""
     monkeypatch.setattr(operation_slices, "BURIED_AT_ONCE", 50)
     monkeypatch.setattr(operation_slices, "LOOKED_AT_ONCE", 50)
+    monkeypatch.setattr(pending_list, "INDEXED_AT_ONCE", 50)
 
     def deleting(count):
         node = Node(tmp_path / str(count))
