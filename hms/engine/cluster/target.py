@@ -30,6 +30,7 @@ from hms.engine.topic.answers import Answers
 from hms.engine.topic.recipients import NOTHING_KNOWN
 from hms.errors.catalogue import (
     DestinationNotFound,
+    IllegalState,
     InvalidArgument,
     InvalidDestinationState,
     MessageFormatError,
@@ -135,7 +136,17 @@ def _why_not(state: State, said: Offer, forward: Forward | None) -> HmsError | N
         state.check_memory(sum(sizes) + OVERHEAD_BYTES * len(sizes))
     except HmsError as fault:
         return fault
-    return None if is_relay or queue is None else why_full(queue, len(sizes), sum(sizes))
+    return None if is_relay or queue is None else _why_not_here(state, queue, said, sum(sizes))
+
+
+def _why_not_here(state: State, queue: Queue, said: Offer, size: int) -> HmsError | None:
+    """It has no room; or one of them was offered from here, and a cut has taken the answer along:
+    taken now, it would leave when that answer is here after all."""
+    undecided = state.moves.undecided
+    if said.queue == queue.name and any((queue.number, m.id) in undecided for m in said.messages):
+        detail = "it has come back before the answer to its own move"
+        return IllegalState(what=f"a message of {queue.name}", detail=detail)
+    return why_full(queue, len(said.messages), size)
 
 
 def _why_not_forwarded(queue: Queue | None, forward: Forward) -> HmsError | None:

@@ -1,7 +1,7 @@
 """Global queues over engines alone: where messages go, and that they go there whole and once."""
 
 from hms.engine.cluster import demand
-from hms.engine.cluster.cluster_messages import Ask
+from hms.engine.cluster.cluster_messages import Answer, Ask, Offer, decode_message
 from hms.engine.cluster.cluster_settings import Scope
 from hms.engine.cluster.peer_state import Peer
 from tests.support.cluster_rig import World
@@ -252,3 +252,52 @@ def test_an_ask_that_says_the_same_reads_its_selectors_once():
     assert again.looked == 7
     peer.wants(Ask("q", 1, 0, ["b = 2"]), 3000)
     assert peer.wanted["q"].looked == 0
+
+
+def _settle_without(world, wire, *kinds):
+    """Carry words, but for those of some kinds on one wire: what a cut is about to take along."""
+    for _ in range(1000):
+        said = world.wires.get(wire, [])
+        world.wires[wire] = [w for w in said if not isinstance(decode_message(w[1])[0], kinds)]
+        busy = sorted(wire for wire, words in world.wires.items() if words)
+        if not busy:
+            return
+        world.deliver_one(busy[0])
+    raise AssertionError("the nodes never come to rest")
+
+
+def test_what_comes_back_before_its_own_move_is_answered_is_kept():
+    """The answer was lost in a cut, and so was the offer that brought it back; said again, that is
+    here first. Taken, it left with the late answer, and a boot did not find it."""
+    world = started()
+    one, two = world.nodes[1], world.nodes[2]
+    one.send(1)
+    one.sync()
+    (id_,) = one.held()
+    two.consume(credit=0)
+    for node in (one, two):
+        node.tick()
+        node.sync()
+    _settle_without(world, (2, 1), Answer, Offer)
+    assert (one.undecided(), two.held()) == ([id_], [id_])
+
+    two.leave()
+    one.consume(credit=0)
+    for _ in range(2):
+        for node in (two, one):
+            world.now_ms += 500
+            node.tick()
+            node.sync()
+        _settle_without(world, (2, 1), Answer, Offer)
+    assert (one.undecided(), two.undecided()) == ([id_], [id_])
+    world.unlink(1, 2)
+    world.link(1, 2)
+    world.settle()
+    assert world.copies() == {id_: 1}
+    world.crash(1)
+    world.crash(2)
+
+    for _ in range(3):
+        world.tick()
+    assert world.copies() == {id_: 1}
+    assert [*one.undecided(), *two.undecided()] == []
