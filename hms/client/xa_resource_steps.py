@@ -101,7 +101,8 @@ class HmsSteps:
         return self._session
 
     def detach(self, xid: Xid) -> None:
-        """A prepared branch belongs to nobody; there is nothing to let go of."""
+        """Others end the branch: the session is free for the next transaction."""
+        self._working.discard(xid)
 
     # ---- association
 

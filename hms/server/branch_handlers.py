@@ -38,7 +38,9 @@ class BranchHandlers:
             wire.XaRecover: lambda _, r, __, fx: branches.recover(r.after, r.count_max, fx),
             wire.BeginGlobal: self._begin_global,
             wire.Decide: self._decide,
-            wire.EndGlobal: lambda number, r, _, __: branches.end_global(number, r.gtrid),
+            wire.EndGlobal: lambda number, r, now, fx: branches.end_global(
+                number, r.gtrid, now, fx
+            ),
             wire.AskDecision: lambda _, r, __, fx: branches.ask(r.gtrid, fx),
             wire.NoteDecision: self._note,
             wire.ForgetDecision: lambda _, r, __, fx: branches.forget_decision(r.gtrid, fx),

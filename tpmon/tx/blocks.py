@@ -137,7 +137,13 @@ class AsyncBlock:
         trace: TracebackType | None,
     ) -> None:
         current_transaction.enter(None)
-        await asyncio.to_thread(self._block.__exit__, kind, error, trace)
+        ending = asyncio.ensure_future(asyncio.to_thread(self._block.__exit__, kind, error, trace))
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:  # its thread may not even have begun, and it has to end
+            await asyncio.wait([ending])
+            ending.exception()  # looked at: the cancellation is what is raised
+            raise
 
 
 def rm(name: str) -> Any:

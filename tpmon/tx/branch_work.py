@@ -62,6 +62,8 @@ class Work:
         self._veto = ""
         self._branches: dict[int, Branch] = {}
         self._suspended: list[Branch] = []
+        self._has_worked = False
+        """Its end has begun: nobody joins any more, in another thread neither."""
         self._on_step = on_step or (lambda _: None)
         self._lock = threading.Lock()
 
@@ -103,6 +105,8 @@ class Work:
         rm = self._place.usable(resource)
         with self._lock:
             self._check_open()
+            if self._has_worked:
+                raise TxProtocolError(what="the transaction", detail="it is about to end")
             known = self._branches.get(id(rm))
             if known is not None:
                 return known.xid
@@ -170,6 +174,8 @@ class Work:
     def _end_work(self, flags: int = xa.TMSUCCESS) -> None:
         """No participant works any more; XaError when one has failed."""
         failed: XaError | None = None
+        with self._lock:
+            self._has_worked = True
         for branch in self._branches.values():
             assert branch.rm is not None
             self._on_step("before end")

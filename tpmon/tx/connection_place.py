@@ -48,9 +48,19 @@ class Blocking:
         self._connection: Any = weakref.proxy(connection)
         self._is_async = hasattr(type(connection), "loop")
 
+    @property
+    def log_id(self) -> bytes | None:
+        """The log of the node that answered last."""
+        known: bytes | None = self._connection.link.log
+        return known
+
     def request(self, request: Any) -> Any:
         """The reply's data, or what the node answered."""
         return self.run(self._connection.requests.asking(request))
+
+    def request_of(self, log_id: bytes | None, request: Any) -> Any:
+        """The same, of the node that writes that log and of no other."""
+        return self.run(self._connection.requests.asking_log(request, log_id))
 
     def tell(self, request: Any) -> None:
         """Ask without waiting for the answer; what comes later is applied behind it."""
@@ -73,13 +83,15 @@ class Blocking:
             asking.link.request(request, Pending(type(request).__name__, OnLoss.DONE))
             asking.driver.come_by(monotonic() + LATER_S)
 
-    def ask_ahead(self, request: Any) -> Callable[[], object]:
-        """Ask now, and wait for the answer when the returned function is called."""
+    def ask_ahead(self, log_id: bytes | None, request: Any) -> Callable[[], object]:
+        """Ask the node that writes that log now, and wait for the answer when the returned function
+        is called."""
         if self._is_async:
-            self.request(request)
+            self.request_of(log_id, request)
             return lambda: None
-        asking, pending = self._connection, Pending(type(request).__name__, OnLoss.REPEAT)
+        asking = self._connection
         with asking.lock:
+            pending = asking.requests.for_log(request, log_id)
             asking.link.request(request, pending)
             asking.flush()
 
@@ -131,10 +143,13 @@ class NodePlace:
 
     @property
     def log(self) -> NodeLog:
-        """The node's."""
-        if self._log is None:
-            self._log = NodeLog(self.blocking, identity_of(self.blocking))
-        return self._log
+        """The node's; another one's when the connection goes on at another node."""
+        known = self._log
+        while known is None or known.log_id != self.blocking.log_id:
+            log_id = self.blocking.log_id
+            known = NodeLog(self.blocking, identity_of(self.blocking), log_id)
+        self._log = known
+        return known
 
     @property
     def link(self) -> Any:

@@ -12,7 +12,6 @@ otherwise than decided, is written beside the decision until an operator forgets
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -27,12 +26,13 @@ from hms.errors.tree import HmsError
 from hms.wire import xa_constants as xa
 from tpmon.tx.decision_log import DecisionLog
 from tpmon.tx.participant_steps import (
-    THREADS_MAX,
     Branch,
     Outcome,
+    Pool,
     Vote,
     all_at_once,
     commit_branch,
+    detach,
     raise_odd,
     roll_back,
     vote,
@@ -42,7 +42,7 @@ from tpmon.xa.decisions import Participant
 
 __all__ = ["Branch", "Coordinator", "Outcome"]
 
-_finishers = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hms-xa-finish")
+_finishers = Pool("hms-xa-finish")
 """Apart from the pool that they wait for."""
 
 
@@ -59,17 +59,22 @@ class Coordinator:
     # ---- commit
 
     def commit(
-        self, branches: Sequence[Branch], register: Callable[[], None], *, is_waited: bool = True
+        self,
+        branches: Sequence[Branch],
+        register: Callable[[], None],
+        *,
+        is_waited: bool = True,
+        is_known: bool = False,
     ) -> Outcome:
         """Commit all or roll all back; is_waited: return when all participants are done, else as
-        soon as the decision is durable.
+        soon as the decision is durable; is_known: the node has heard of the transaction already.
 
         TransactionRolledBack, TxMixed, TxHazard; TxFatal when the node did not answer.
         """
-        if not branches:
-            return Outcome([])
-        if len(branches) == 1 and not branches[0].is_prepared:
-            return self._commit_one_phase(branches[0])
+        if not branches or (len(branches) == 1 and not branches[0].is_prepared):
+            if is_known:
+                return self._end_without_decision(branches)
+            return self._commit_one_phase(branches[0]) if branches else Outcome([])
         self._register(branches, register)
         voted = self._prepare(branches, self.roll_back)
         self._commit_last(voted)
@@ -81,8 +86,8 @@ class Coordinator:
         return self._decide_and_commit(prepared, with_decision, is_waited=is_waited)
 
     def _end_without_decision(self, left: Sequence[Branch]) -> Outcome:
-        """All others only read: the node has to hear that nobody will decide, or the transaction
-        is active there, one more each time, until the connection ends."""
+        """There are no others, or they only read: the node has to hear that nobody will decide, or
+        the transaction is active there, one more each time, until the connection ends."""
         try:
             return self._commit_one_phase(left[0]) if left else Outcome([])
         finally:
@@ -155,14 +160,13 @@ class Coordinator:
         self._on_step("before decision")
         try:
             self._log.decide(self._gtrid, decisions.encode(participants), packed)
-        except TxFatal:
-            for branch in prepared:  # nobody here may touch them, and recovery must be able to
-                if branch.rm is not None:
-                    branch.rm.detach(branch.xid)
+        except TxFatal:  # nobody here may touch them, and recovery must be able to
+            detach([*prepared, *with_decision])
             raise
         except HmsError as error:
             self.roll_back([*prepared, *with_decision])
             raise TransactionRolledBack(reason=str(error)) from error
+        detach(with_decision)
         self._on_step("after decision")
         if not is_waited:
             _finishers.submit(self._finish_quietly, prepared, participants)

@@ -9,7 +9,7 @@ nobody can decide for it any more.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from hms.errors.catalogue import TxFatal
+from hms.errors.catalogue import DecisionRefused, TxFatal
 from hms.errors.tree import HmsError
 from hms.wire import branch_requests as wire
 from tpmon.xa import decisions
@@ -26,6 +26,10 @@ class DecisionLog(Protocol):
     @property
     def node_uid(self) -> int:
         """The node that decides."""
+
+    @property
+    def log_id(self) -> bytes | None:
+        """By which links know it; None for none in particular."""
 
     def begin(self, gtrid: bytes, timeout_ms: int) -> Callable[[], object]:
         """The transaction is active, as long as this connection lives, once the returned function
@@ -54,8 +58,15 @@ class DecisionLog(Protocol):
 class Node(Protocol):
     """What is asked of the node."""
 
+    @property
+    def log_id(self) -> bytes | None:
+        """The log of the node that answered last."""
+
     def request(self, request: Any) -> Any:
         """The reply's data."""
+
+    def request_of(self, log_id: bytes | None, request: Any) -> Any:
+        """The same, of the node that writes that log and of no other."""
 
     def tell(self, request: Any) -> None:
         """Ask without waiting for the answer."""
@@ -63,31 +74,36 @@ class Node(Protocol):
     def tell_later(self, request: Any) -> None:
         """The same, with what is asked next."""
 
-    def ask_ahead(self, request: Any) -> Callable[[], object]:
-        """Ask now, and wait for the answer when the returned function is called."""
+    def ask_ahead(self, log_id: bytes | None, request: Any) -> Callable[[], object]:
+        """Ask the node that writes that log now, and wait for the answer when the returned function
+        is called."""
 
 
 class NodeLog:
-    """The log of a node."""
+    """The log of a node. log_id: by which links know it. Another node of the connection's addresses
+    must not decide what was begun here: recovery asks this one, which would know nothing of it."""
 
-    def __init__(self, node: Node, node_uid: int) -> None:
+    def __init__(self, node: Node, node_uid: int, log_id: bytes | None = None) -> None:
         self._node = node
         self._ask = node.request
         self.node_uid = node_uid
+        self.log_id = log_id
 
     def begin(self, gtrid: bytes, timeout_ms: int) -> Callable[[], object]:
         """The transaction is active, as long as this connection lives, once the returned function
         has been called."""
-        return self._node.ask_ahead(wire.BeginGlobal(gtrid, timeout_ms))
+        return self._node.ask_ahead(self.log_id, wire.BeginGlobal(gtrid, timeout_ms))
 
     def decide(self, gtrid: bytes, participants: bytes, branches: Sequence[bytes]) -> None:
         """Committed, durable when this returns."""
+        name = decisions.printed(gtrid)
+        if self._node.log_id != self.log_id:
+            raise DecisionRefused(gtrid=name, reason="the connection goes on at another node")
         try:
-            self._ask(wire.Decide(gtrid, participants, list(branches)))
+            self._node.request_of(self.log_id, wire.Decide(gtrid, participants, list(branches)))
         except HmsError as error:
             if error.symbol not in _IN_DOUBT:
                 raise
-            name = decisions.printed(gtrid)
             raise TxFatal(what="tx_commit()", gtrid=name, detail=str(error)) from error
 
     def note(self, gtrid: bytes, participants: bytes) -> None:

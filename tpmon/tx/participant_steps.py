@@ -1,8 +1,9 @@
 """What is asked of one participant: its vote, its commit, its rollback."""
 
+import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -16,9 +17,11 @@ from tpmon.xa.resource import ResourceManager
 __all__ = [
     "Branch",
     "Outcome",
+    "Pool",
     "Vote",
     "all_at_once",
     "commit_branch",
+    "detach",
     "raise_odd",
     "roll_back",
     "vote",
@@ -29,7 +32,24 @@ RETRIES_MAX = 50
 RETRY_PAUSE_S = 0.02
 THREADS_MAX = 32
 
-_pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hms-xa")
+
+class Pool:
+    """Threads of this process: a forked child has none of its parent's, and would wait for them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix=self._name)
+
+    def submit(self, act: Callable[..., _T], *arguments: object) -> "Future[_T]":
+        """Have it done by one of them."""
+        return self._threads.submit(act, *arguments)
+
+
+_pool = Pool("hms-xa")
 _STATES = {
     xa.XA_OK: decisions.COMMITTED,
     xa.XA_HEURCOM: decisions.COMMITTED,
@@ -109,6 +129,13 @@ def roll_back(branch: Branch) -> int:
     """Roll a branch back: its code."""
     assert branch.rm is not None
     return branch.rm.xa_rollback(branch.xid)
+
+
+def detach(branches: Sequence[Branch]) -> None:
+    """Let go of branches that others end."""
+    for branch in branches:
+        if branch.rm is not None:
+            branch.rm.detach(branch.xid)
 
 
 def all_at_once(acts: Sequence[Callable[[], _T]]) -> list[_T]:

@@ -20,7 +20,7 @@ from hms.wire import xa_constants as xa
 from hms.wire.branch_requests import BeginGlobal
 from tpmon.tx.branch_work import Place, Work
 from tpmon.tx.coordinator import Coordinator
-from tpmon.tx.participant_steps import Branch, Outcome
+from tpmon.tx.participant_steps import Branch, Outcome, detach
 from tpmon.tx.transactional_calls import CarriedCall
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
@@ -47,7 +47,8 @@ class Transaction(Work):
         gtrid: bytes = b"",
         on_step: Callable[[str], None] | None = None,
     ) -> None:
-        own = gtrid or decisions.new_gtrid(place.log.node_uid)
+        self._log = place.log
+        own = gtrid or decisions.new_gtrid(self._log.node_uid)
         super().__init__(place, own, timeout_s, on_step)
         self._is_initiator = not gtrid
         self._is_registered = not self._is_initiator
@@ -55,7 +56,7 @@ class Transaction(Work):
         """Waits for the node's answer that it knows of the transaction."""
         self._remote: list[Participant] = []
         self._calls = 0
-        self._coordinator = Coordinator(place.log, own, on_step)
+        self._coordinator = Coordinator(self._log, own, on_step)
 
     def enlist_all(self, resources: Iterable[Any]) -> None:
         """Let all of them take part, or end it."""
@@ -76,6 +77,9 @@ class Transaction(Work):
         TxProtocolError over another connection than the one that began it.
         """
         self._check_open()
+        if self._log.log_id != self._place.link.log:
+            self.set_rollback_only("the connection goes on at another node")
+            raise TransactionRolledBack(reason=self._veto)
         if not self._is_registered:
             if link is not self._place.link:
                 detail = "a service is called in it by the connection that began it only"
@@ -105,7 +109,7 @@ class Transaction(Work):
     def _begin_registering(self) -> Callable[[], object]:
         if self._registering is None:
             request = self._log_request()
-            self._registering = self._place.log.begin(request.gtrid, request.timeout_ms)
+            self._registering = self._log.begin(request.gtrid, request.timeout_ms)
         return self._registering
 
     def _begin_branch(self, rm: ResourceManager) -> Branch:
@@ -133,9 +137,7 @@ class Transaction(Work):
         branches = list(self._branches.values())
         done = self._coordinator.prepare_part(branches)
         self.is_ended = True
-        for branch in done:
-            if branch.rm is not None and branch.is_prepared:
-                branch.rm.detach(branch.xid)
+        detach(done)
         return [*(Participant(b.resource, b.xid.bqual) for b in done), *self._remote]
 
     def roll_back_part(self) -> None:
@@ -159,7 +161,9 @@ class Transaction(Work):
             self._roll_back_for(error)
         self.is_ended = True
         branches = [*self._branches.values(), *map(self._of_service, self._remote)]
-        return self._coordinator.commit(branches, self._register, is_waited=is_waited)
+        return self._coordinator.commit(
+            branches, self._register, is_waited=is_waited, is_known=self._is_known
+        )
 
     def rollback(self) -> None:
         """Roll it back; TxHeuristicCommit, TxMixed, TxHazard."""
@@ -167,8 +171,12 @@ class Transaction(Work):
         self._end_work(xa.TMFAIL)
         self.is_ended = True
         branches = [*self._branches.values(), *map(self._of_service, self._remote)]
-        is_known = self._is_registered or self._registering is not None
-        self._coordinator.roll_back(branches, is_known=is_known)
+        self._coordinator.roll_back(branches, is_known=self._is_known)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the node has heard of it."""
+        return self._is_registered or self._registering is not None
 
     def _roll_back_for(self, error: HmsError) -> None:
         reason = error.fields.get("reason", str(error))

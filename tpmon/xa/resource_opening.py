@@ -30,7 +30,19 @@ class Definition(NamedTuple):
 
 
 _opened: dict[Definition, DatabaseResource] = {}
+_of_parent: list[DatabaseResource] = []
+"""Kept, as a session that is closed says good-bye: its parent's connection would end."""
 _lock = threading.Lock()
+
+
+def _forked() -> None:
+    """In a forked child, whose parent goes on speaking through the sessions that it has open."""
+    _of_parent.extend(_opened.values())
+    _opened.clear()
+    _lock.release()
+
+
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)
 
 
 def open_resource(definition: Definition) -> DatabaseResource:

@@ -24,6 +24,7 @@ from hms.client.core.outcomes import Outcome, outcome_of
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy
 from hms.errors.catalogue import (
     ConnectionClosed,
+    ConnectionLost,
     ConnectionRefused,
     InvalidArgument,
     NotPrimary,
@@ -283,6 +284,24 @@ class Requests:
         self.link.request(request, pending)
         yield from self.answer_to(pending, timeout_s)
         return pending.value()
+
+    def asking_log(self, request: Request, log: bytes | None) -> Steps[Any]:
+        """The same of the node that writes this log, and of no other; ConnectionLost when only
+        another one answers."""
+        pending = self.link.request(request, self.for_log(request, log))
+        yield from self.answer_to(pending)
+        return pending.value()
+
+    def for_log(self, request: Request, log: bytes | None) -> Pending:
+        """A request that is never repeated at another log."""
+        reason = "it goes on at another node, and this is asked of the one before"
+        return Pending(
+            type(request).__name__,
+            OnLoss.REPEAT,
+            error_if_strange=ConnectionLost(address=self.link.address, reason=reason),
+            is_bound=True,
+            log=log,
+        )
 
     def telling(self) -> Steps[None]:
         """Wait until the application's callbacks that are due have run, unless one of them asks."""

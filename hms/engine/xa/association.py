@@ -10,7 +10,7 @@ from hms.engine.queue.settlement import Return
 from hms.engine.session.session_objects import Consumer, Session, Work
 from hms.engine.session.transactions import end_without_effect, undo
 from hms.engine.state import State
-from hms.engine.xa.branch import BRANCHES_MAX, Branch, BranchState, Call
+from hms.engine.xa.branch import BRANCHES_MAX, Branch, BranchState, Call, gtrid_of
 from hms.engine.xa.xa_codes import (
     DONE,
     TMFAIL,
@@ -39,7 +39,7 @@ def start(state: State, session: Session, xid: bytes, flags: int, timeout_ms: in
         return _begin(state, session, xid, branch, timeout_ms)
     if branch is None:
         return Answer(Code.NOTA, "there is no such branch")
-    return _resume(session, branch) if flags == TMRESUME else _join(session, branch)
+    return _resume(state, session, branch) if flags == TMRESUME else _join(session, branch)
 
 
 def _begin(
@@ -47,9 +47,14 @@ def _begin(
 ) -> Answer:
     if known is not None:
         return Answer(Code.DUPID, f"the branch exists and is {known.state.value}")
+    if gtrid_of(xid) in state.decisions.given_up:
+        return Answer(Code.RBROLLBACK, "its transaction has ended without a decision")
     if len(state.branches.by_xid) >= BRANCHES_MAX:
         return Answer(Code.RMERR, f"{BRANCHES_MAX} branches exist, no more are begun")
     deadline_ms = state.now_ms + timeout_ms if timeout_ms else 0
+    active = state.decisions.active.get(gtrid_of(xid))
+    if active is not None and active.deadline_ms:  # nobody decides for it after that
+        deadline_ms = min(deadline_ms or active.deadline_ms, active.deadline_ms)
     branch = Branch(xid, session.connection.number, state.now_ms, deadline_ms)
     state.branches.begin(branch)
     _attach(session, branch)
@@ -66,11 +71,12 @@ def _join(session: Session, branch: Branch) -> Answer:
     return DONE
 
 
-def _resume(session: Session, branch: Branch) -> Answer:
+def _resume(state: State, session: Session, branch: Branch) -> Answer:
     if session not in branch.suspended:
         return Answer(Code.PROTO, "the session has not suspended this branch")
     del branch.suspended[session]
     if branch.state is BranchState.ROLLBACK_ONLY:
+        _forget_orphan(state, branch)
         return Answer(branch.why, "the branch can only be rolled back")
     _attach(session, branch)
     return DONE
@@ -162,9 +168,20 @@ def deprived(state: State, consumer: Consumer, fx: Effects) -> None:
 
 def connection_ended(state: State, number: int, fx: Effects) -> None:
     """What a connection began and did not prepare or decide is rolled back (F-H4)."""
-    state.decisions.connection_ended(number)
+    undecided = state.decisions.connection_ended(number)
     for branch in [b for b in state.branches.live.values() if b.owner == number]:
         give_up(state, branch, Code.RBCOMMFAIL, Return.LOST, fx)
+        branch.owner = 0
+        _forget_orphan(state, branch)
+    for gtrid in undecided:
+        abandon(state, gtrid, Return.LOST, fx)
+
+
+def abandon(state: State, gtrid: bytes, how: Return, fx: Effects) -> None:
+    """A global transaction has ended without a decision: what services have left in it, or still do
+    for it, nobody else would end before their connections do."""
+    for branch in list(state.branches.live_of.get(gtrid, {}).values()):
+        give_up(state, branch, Code.RBROLLBACK, how, fx)
         branch.owner = 0
         _forget_orphan(state, branch)
 

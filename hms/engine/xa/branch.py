@@ -26,6 +26,13 @@ from hms.engine.xa.xa_codes import Code
 
 BRANCHES_MAX = 100_000
 """A node refuses to begin more."""
+XID_HEAD_BYTES = 6
+"""A format id and two lengths come first; then gtrid and bqual."""
+
+
+def gtrid_of(xid: bytes) -> bytes:
+    """The global transaction that a well formed xid is of."""
+    return xid[XID_HEAD_BYTES : XID_HEAD_BYTES + xid[4]]
 
 
 class BranchState(enum.Enum):
@@ -103,6 +110,11 @@ class Branch:
         self.size_bytes = 0
 
     @property
+    def gtrid(self) -> bytes:
+        """The global transaction that it is named after."""
+        return gtrid_of(self.xid)
+
+    @property
     def is_attached(self) -> bool:
         """Whether a session works in it, or has suspended its work there."""
         return bool(self.sessions or self.suspended)
@@ -132,13 +144,15 @@ class Branch:
 
 
 class Branches:
-    """All branches of a node. live: those that are not in the log; held_bytes: what prepared ones
+    """All branches of a node. live: those that are not in the log; live_of: the same by global
+    transaction; held_bytes: what prepared ones
     take in memory and in the log; soonest_ms: when the next one is over; committed: the last that
     were, so that who got no answer can ask again."""
 
     def __init__(self, remembered_max: int) -> None:
         self.by_xid: dict[bytes, Branch] = {}
         self.live: dict[bytes, Branch] = {}
+        self.live_of: dict[bytes, dict[bytes, Branch]] = {}
         self.next_serial = 1
         self.held_bytes = 0
         self.soonest_ms: int | None = None
@@ -148,6 +162,7 @@ class Branches:
     def begin(self, branch: Branch) -> None:
         """A branch begins to exist."""
         self.by_xid[branch.xid] = self.live[branch.xid] = branch
+        self.live_of.setdefault(branch.gtrid, {})[branch.xid] = branch
         if branch.deadline_ms:
             soonest = self.soonest_ms
             is_sooner = soonest is None or branch.deadline_ms < soonest
@@ -155,7 +170,7 @@ class Branches:
 
     def hold(self, branch: Branch, size_bytes: int) -> None:
         """A branch is in the log now."""
-        self.live.pop(branch.xid, None)
+        self._live_no_more(branch)
         self.by_xid[branch.xid] = branch
         self.next_serial = max(self.next_serial, branch.serial + 1)
         branch.size_bytes = size_bytes
@@ -170,7 +185,15 @@ class Branches:
         """A branch is gone."""
         self.let_go(branch)
         self.by_xid.pop(branch.xid, None)
-        self.live.pop(branch.xid, None)
+        self._live_no_more(branch)
+
+    def _live_no_more(self, branch: Branch) -> None:
+        if self.live.pop(branch.xid, None) is None:
+            return
+        together = self.live_of[branch.gtrid]
+        del together[branch.xid]
+        if not together:
+            del self.live_of[branch.gtrid]
 
     def remember(self, xid: bytes) -> None:
         """A branch was committed; the oldest memory goes when there are too many."""

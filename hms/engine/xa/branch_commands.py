@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.queue_send import BRANCH_STEPS, STEPS_MAX
-from hms.engine.queue.settlement import take_out
+from hms.engine.queue.settlement import Return, take_out
 from hms.engine.session.receipts import READIED_AT_ONCE
 from hms.engine.session.transactions import ready_rest, ready_some
 from hms.engine.state import State
 from hms.engine.xa import association, completion, decision_requests, retained_state
-from hms.engine.xa.branch import Branch
+from hms.engine.xa.branch import XID_HEAD_BYTES, Branch, gtrid_of
 from hms.engine.xa.retained_state import Key
 from hms.engine.xa.xa_codes import DONE, UNKNOWN, Answer, Code
 from hms.errors.catalogue import DecisionRefused
 
-XID_HEAD_BYTES, XID_PART_BYTES_MAX = 6, 64
-"""A format id and two lengths come first; then gtrid and bqual, each of so many bytes at most."""
+XID_PART_BYTES_MAX = 64
+"""Of gtrid and bqual, each."""
 FORMAT_ID_SIGN = 0x80
 
 LISTED_AT_ONCE = 10_000
@@ -86,9 +86,15 @@ class BranchCommands:
     def _is_stranger(self, by: int, xid: bytes) -> bool:
         """Whether a connection may know nothing of that branch; 0 stands for the node itself."""
         branch = self._state.branches.by_xid.get(xid)
-        if not by or branch is None:
+        if not by or branch is None or self.is_coordinator(by, xid):
             return False
         return branch.is_hidden_from(self._state.connection(by).uid)
+
+    def is_coordinator(self, connection: int, xid: bytes) -> bool:
+        """Whether a connection has begun the global transaction that a branch is named after, and
+        has still to decide: it ends what services have left there."""
+        active = self._state.decisions.active.get(_gtrid_of(xid))
+        return active is not None and active.connection == connection
 
     def ready_some(
         self, xids: Sequence[bytes], by: int, now_ms: int, fx: Effects, *, is_vote: bool = False
@@ -192,9 +198,11 @@ class BranchCommands:
         finally:
             self._not_ended(xids)
 
-    def end_global(self, connection: int, gtrid: bytes) -> None:
+    def end_global(self, connection: int, gtrid: bytes, now_ms: int, fx: Effects) -> None:
         """It ends without a decision."""
-        decision_requests.end(self._state, connection, gtrid)
+        self._state.at(now_ms)
+        if decision_requests.end(self._state, connection, gtrid):
+            association.abandon(self._state, gtrid, Return.FAILED, fx)
 
     def ask(self, gtrid: bytes, fx: Effects) -> Plain:
         """What became of it."""
@@ -247,7 +255,7 @@ class BranchCommands:
 
 
 def _gtrid_of(xid: bytes) -> bytes:
-    return xid[XID_HEAD_BYTES : XID_HEAD_BYTES + xid[4]] if _is_xid(xid) else b""
+    return gtrid_of(xid) if _is_xid(xid) else b""
 
 
 def _is_xid(xid: bytes) -> bool:

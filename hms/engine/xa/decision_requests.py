@@ -40,6 +40,7 @@ def begin(state: State, connection: int, gtrid: bytes, timeout_ms: int, name: st
     if len(decisions.active) >= ACTIVE_MAX:
         raise DecisionRefused(gtrid=gtrid.hex(), reason=f"{ACTIVE_MAX} are active")
     deadline_ms = state.now_ms + timeout_ms if timeout_ms else 0
+    decisions.given_up.pop(gtrid, None)
     decisions.active[gtrid] = Active(connection, state.now_ms, deadline_ms, name)
 
 
@@ -119,13 +120,16 @@ def _branch(state: State, gtrid: bytes, xid: bytes) -> Branch:
     return branch
 
 
-def end(state: State, connection: int, gtrid: bytes) -> None:
-    """A global transaction ends without a decision, or others are to carry out what was decided."""
+def end(state: State, connection: int, gtrid: bytes) -> bool:
+    """A global transaction ends without a decision, or others are to carry out what was decided;
+    whether it was active."""
     if state.decisions.held.get(gtrid) == connection:
         del state.decisions.held[gtrid]
     active = state.decisions.active.get(gtrid)
-    if active is not None and active.connection == connection:
-        del state.decisions.active[gtrid]
+    if active is None or active.connection != connection:
+        return False
+    state.decisions.give_up(gtrid)
+    return True
 
 
 def ask(state: State, gtrid: bytes, fx: Effects) -> dict[str, Any]:

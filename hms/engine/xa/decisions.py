@@ -6,6 +6,7 @@ forgotten because every participant has done its part. What is neither active no
 will be, rolled back: nothing is ever written of that.
 """
 
+from collections import OrderedDict
 from typing import NamedTuple
 
 from hms.records import Decided
@@ -14,6 +15,7 @@ IDENTITY = b"HMS identity"
 """The name of what stands among the decisions and is none: by what coordinators know this node."""
 DECIDED_BYTES = 160
 """What a decision takes in the log beside its participants."""
+GIVEN_UP_MAX = 10_000
 
 
 class Active(NamedTuple):
@@ -33,16 +35,27 @@ class Decisions:
         self.decided: dict[bytes, Decided] = {}
         self.held: dict[bytes, int] = {}
         """Decisions that the connection which made them is still carrying out; in memory only."""
+        self.given_up: OrderedDict[bytes, None] = OrderedDict()
+        """The last that ended without a decision: a service that began late works for nobody."""
         self.next_serial = 1
         self.size_bytes = 0
         """What decisions take in the log."""
 
-    def connection_ended(self, number: int) -> None:
-        """What a connection has not decided can only be rolled back now."""
-        for gtrid in [g for g, one in self.active.items() if one.connection == number]:
-            del self.active[gtrid]
+    def connection_ended(self, number: int) -> list[bytes]:
+        """What a connection has not decided can only be rolled back now; which those are."""
+        undecided = [g for g, one in self.active.items() if one.connection == number]
+        for gtrid in undecided:
+            self.give_up(gtrid)
         for gtrid in [g for g, holder in self.held.items() if holder == number]:
             del self.held[gtrid]
+        return undecided
+
+    def give_up(self, gtrid: bytes) -> None:
+        """An active one ends without a decision."""
+        del self.active[gtrid]
+        self.given_up[gtrid] = None
+        if len(self.given_up) > GIVEN_UP_MAX:
+            self.given_up.popitem(last=False)
 
     def keep(self, content: Decided) -> None:
         """A decision was made, or read back."""

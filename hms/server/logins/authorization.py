@@ -352,6 +352,8 @@ class Authorization:
         branch = state.branches.by_xid.get(asked.xid)
         if branch is None or state.connection(connection).uid in branch.uids:
             return
+        if self._engine.branches.is_coordinator(connection, asked.xid):
+            return
         if login.user != NODE_USER:
             self.require(login, [(_A.RECOVER, "transaction", asked.xid.hex())])
 

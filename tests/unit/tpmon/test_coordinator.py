@@ -118,6 +118,15 @@ def test_one_participant_needs_neither_vote_nor_decision(desk):
     assert desk.journal == ["one a"]
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_transaction_that_the_node_knows_ends_there_without_a_decision_too(desk, count):
+    """It has called services, which left nothing; the node held it until its connection ended."""
+    branches = [desk.branch("a")][:count]
+    desk.coordinator.commit(branches, lambda: None, is_known=True)
+
+    assert desk.journal == [*["one a"][:count], "end"]
+
+
 def test_who_only_read_is_left_out_of_the_second_phase(desk):
     """A read-only vote ends the branch; the node hears that there is nothing to decide, or it has
     one more active transaction until the connection ends."""
@@ -131,7 +140,8 @@ def test_the_nodes_own_branch_is_committed_with_the_decision(desk):
     """One record, one sync."""
     desk.commit(desk.branch("a"), desk.branch("hms", of_log=True))
 
-    assert desk.journal == ["begin", "prepare a", "decide 1+1", "commit a", "forget"]
+    assert desk.journal[:3] == ["begin", "prepare a", "decide 1+1"]
+    assert desk.journal[3:] == ["detach hms", "commit a", "forget"]
 
 
 def test_only_the_nodes_own_branch_left_is_committed_in_one_phase(desk):

@@ -452,7 +452,7 @@ def test_global_transactions_are_listed_in_slices_as_long_as_they_are_active(mon
         peer.request(tx.BeginGlobal(b"%d" % n))
 
     found, turns = node.request(
-        other, tx.ListActive(), lambda: node.engine.branches.end_global(1, b"34")
+        other, tx.ListActive(), lambda: node.engine.branches.end_global(1, b"34", 0, Effects())
     )
 
     assert [row[0] for row in found] == [b"%d" % n for n in range(34)]

@@ -7,7 +7,7 @@ from hms.engine.xa import decision_requests
 from hms.engine.xa.decisions import IDENTITY
 from hms.engine.xa.xa_codes import Code
 from hms.errors.catalogue import DecisionNotFound, DecisionRefused
-from tests.support.branch_rig import SECOND, xid
+from tests.support.branch_rig import OTHER, SECOND, xid
 from tpmon.xa import decisions
 
 GTRID = b"transfer 1"
@@ -155,9 +155,9 @@ def test_a_decision_is_its_makers_until_that_one_leaves(rig):
     assert _ask(rig) == "committing"
     assert rig.branches.decisions(0, 10, Effects())["decisions"][0][3]
 
-    rig.branches.end_global(2, GTRID)
+    rig.branches.end_global(2, GTRID, rig.now_ms, Effects())
     assert _ask(rig) == "committing"
-    rig.branches.end_global(1, GTRID)
+    rig.branches.end_global(1, GTRID, rig.now_ms, Effects())
 
     assert _ask(rig) == "committed"
 
@@ -170,3 +170,75 @@ def test_what_names_the_node_among_the_decisions_is_not_counted(rig):
     status = rig.engine.administer("status", {}, rig.now_ms, Effects())
 
     assert status["decisions"] == 0
+
+
+def _left_by_a_service(rig, gtrid):
+    """A branch of that transaction in which another client's session has worked."""
+    name = (7).to_bytes(4, "big") + bytes([len(gtrid), 1]) + gtrid + b"s"
+    assert rig.begin(name, connection=SECOND, session=OTHER) == Code.OK
+    rig.send(1, connection=SECOND)
+    assert rig.end(name, connection=SECOND, session=OTHER) == Code.OK
+    return name
+
+
+def _one_phase(rig, name, by):
+    found = []
+    rig.run(
+        lambda fx: found.append(
+            rig.branches.commit(name, rig.now_ms, fx, is_one_phase=True, is_again=False, by=by)
+        )
+    )
+    return found[0].code
+
+
+def test_the_coordinator_commits_the_only_branch_though_a_service_has_worked_in_it(rig):
+    """It was told that there is no such branch, so the transaction was rolled back by its word, and
+    the branch stayed until its server's end."""
+    _begin(rig)
+    name = _left_by_a_service(rig, GTRID)
+    other = _left_by_a_service(rig, b"transfer 2")
+
+    assert _one_phase(rig, other, 1) == Code.NOTA
+    assert _one_phase(rig, name, 1) == Code.OK
+
+
+@pytest.mark.parametrize("how", ["it ends it", "its connection ends"])
+def test_what_services_have_left_ends_with_a_transaction_that_is_not_decided(rig, how):
+    """Nobody else would end it: its messages were held until the server that worked there left."""
+    _begin(rig)
+    name = _left_by_a_service(rig, GTRID)
+    other = _left_by_a_service(rig, b"transfer 2")
+
+    if how == "it ends it":
+        rig.run(lambda fx: rig.branches.end_global(1, GTRID, rig.now_ms, fx))
+    else:
+        rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
+
+    assert list(rig.engine.state.branches.by_xid) == [other]
+    assert rig.rollback(name) == Code.NOTA
+    assert rig.rollback(other) == Code.OK
+    assert rig.engine.state.branches.live_of == {}
+
+
+def test_a_service_that_works_on_in_a_transaction_that_is_over_is_told(rig):
+    """Its branch would be left behind as well."""
+    _begin(rig)
+    name = (7).to_bytes(4, "big") + bytes([len(GTRID), 1]) + GTRID + b"s"
+    assert rig.begin(name, connection=SECOND, session=OTHER) == Code.OK
+    rig.run(lambda fx: rig.branches.end_global(1, GTRID, rig.now_ms, fx))
+
+    assert rig.end(name, connection=SECOND, session=OTHER) == Code.RBROLLBACK
+    assert rig.begin(name, connection=SECOND, session=OTHER) == Code.RBROLLBACK
+    assert rig.engine.state.branches.by_xid == {}
+    _begin(rig)
+    assert rig.begin(name, connection=SECOND, session=OTHER) == Code.OK
+
+
+def test_what_a_service_does_has_the_time_of_its_transaction(rig):
+    """A client that hung kept its messages for as long as the server lived."""
+    _begin(rig, timeout_ms=1000)
+    name = _left_by_a_service(rig, GTRID)
+    rig.now_ms += 2000
+    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+
+    assert _one_phase(rig, name, 1) == Code.RBTIMEOUT
