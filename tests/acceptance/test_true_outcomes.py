@@ -222,3 +222,56 @@ def test_a_forked_child_is_told_that_the_connection_is_not_its_own(running, conn
     )
     assert done.returncode == 0
     assert _waiting(conn) == 3
+
+
+def test_a_commit_that_found_no_room_can_be_made_again(conn):
+    """The second one returned as if there were nothing to commit, and nothing was."""
+    conn.session().producer("small").send_many([b"x"] * 5)
+    session = conn.session(transacted=True)
+    session.producer("small").send(b"late")
+    with pytest.raises(hms.QueueFull):
+        session.commit()
+    conn.administer("queue.purge", {"name": "small"})
+
+    session.commit()
+
+    assert _waiting(conn, "small") == 1
+
+
+FORKS_A_LOOP = """
+import asyncio, os, sys
+import hms, hms.aio
+
+async def main():
+    async with await hms.aio.connect(sys.argv[1]) as conn:
+        session = await conn.session()
+        producer = await session.producer("orders")
+        await producer.send(b"parent")
+        child = os.fork()
+        if not child:
+            refused = 0
+            for act in (lambda: producer.send(b"child").send(None), conn.session,
+                        lambda: producer.send_async(b"x"), lambda: session.producer("orders"),
+                        lambda: conn.close().send(None)):
+                try:
+                    act()
+                except hms.ConnectionForked as error:
+                    refused += error.owner == os.getppid() and error.own == os.getpid()
+            os._exit(refused)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        await producer.send(b"parent")
+        return code
+
+code = asyncio.run(main())
+sys.exit(0 if code == 5 else 100 + code)
+"""
+
+
+def test_a_forked_child_is_told_that_its_parents_event_loop_is_not_its_own(running, conn):
+    """A future was never told, and a close took the parent's socket out of what its loop polls."""
+    env = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS_A_LOOP, running.address], check=False, timeout=100, env=env
+    )
+    assert done.returncode == 0
+    assert _waiting(conn) == 2

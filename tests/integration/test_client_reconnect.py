@@ -232,3 +232,19 @@ def test_an_acknowledgement_that_was_on_its_way_may_have_taken_effect(connection
     error = ending.get(timeout=WAIT_S)
     assert isinstance(error, hms.AcknowledgeLost)
     assert error.when == "during"
+
+
+def test_a_listener_that_exits_does_not_end_the_connection(node):
+    """It ended the thread that beats and connects again, and nobody was told."""
+
+    def leave(_event):
+        raise SystemExit
+
+    with hms.connect(
+        node.address, event_listener=leave, exception_listener=leave, request_timeout_s=WAIT_S
+    ) as connection:
+        node.drop()
+        restart(node)
+        producer = connection.session().producer("orders")
+
+        assert producer.send(b"x").message_id

@@ -5,9 +5,11 @@ no thread of the application does. Two threads that poll one descriptor wake eac
 so the thread that reads takes the socket out of what this thread polls, in which it may sleep on.
 """
 
+import logging
 import os
 import select
 import threading
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Protocol
@@ -18,6 +20,17 @@ from hms.client.core.operations import Mark
 from hms.client.core.socket_wait import AWAY_S, SocketWait
 from hms.client.core.transport import Transport
 from hms.client.core.transport_loop import TransportLoop, guarded
+
+_LOGGER = logging.getLogger("hms.client")
+
+
+def _called(call: Callable[[], object]) -> None:
+    """Run a function of the application. What is to end its thread must not end this one, without
+    which nobody beats, connects again or reads."""
+    try:
+        guarded(call)
+    except BaseException:
+        _LOGGER.exception("a callback of the application wanted its thread to end")
 
 
 class _Driver(Protocol):
@@ -144,7 +157,7 @@ class BackgroundThread:
             if is_over:
                 break
             for call in calls:
-                guarded(call)
+                _called(call)
             if not calls:
                 self._sleep()
         self._end()

@@ -10,12 +10,14 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
 from hms.client.core.connection_options import Options
+from hms.client.core.fork_detection import forbid_in_child
 from hms.client.core.heartbeat import Heartbeat
 from hms.client.core.link import Link, State
 from hms.client.core.operations import FOREVER, Mark, Outside, Steps, Wait
@@ -25,6 +27,8 @@ from hms.errors.catalogue import IllegalState
 from hms.errors.tree import HmsError
 
 _LOGGER = logging.getLogger("hms.client")
+_UNLOCKED = contextlib.nullcontext()
+"""Between two steps nothing else runs."""
 TURNS_OF_A_FUTURE = 2
 """Rounds of the loop until the callbacks of a future that was told have run."""
 _T = TypeVar("_T")
@@ -51,7 +55,8 @@ class LoopDriver:
         main: "LoopDriver | None" = None,
     ) -> None:
         self.link, self._options, self._main = link, options, main
-        self.lock = contextlib.nullcontext()  # between two steps nothing else runs
+        self.lock: AbstractContextManager[Any] = _UNLOCKED
+        forbid_in_child(self)
         self.loop = TransportLoop(link, addresses, options, self)
         self.flush, self.me = self.loop.flush, my_runner
         self._heartbeat = Heartbeat(self.loop)
@@ -73,10 +78,17 @@ class LoopDriver:
     @property
     def event_loop(self) -> asyncio.AbstractEventLoop:
         """The event loop in which its connection was opened; IllegalState when it never was."""
+        if self.lock is not _UNLOCKED:
+            self._refuse()
         if self._event_loop is None:
             detail = "it was not awaited, so it is not open"
             raise IllegalState(what="the connection", detail=detail)
         return self._event_loop
+
+    def _refuse(self) -> None:
+        """ConnectionForked: its sockets and its event loop are the parent's."""
+        with self.lock:
+            raise AssertionError("only the lock of a forked child is another one")
 
     def enter_loop(self) -> None:
         """The running event loop drives it from now on."""
@@ -100,6 +112,8 @@ class LoopDriver:
 
     async def run(self, steps: Steps[_T]) -> _T:
         """Drive an operation to its end; a cancellation is thrown into it, so that it cleans up."""
+        if self.lock is not _UNLOCKED:
+            self._refuse()
         try:
             step = next(steps)
             while True:
