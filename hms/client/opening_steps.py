@@ -118,15 +118,25 @@ def open_sender(
     state.asked_senders[number] = sender
     register = partial(state.register, sender, opening)
     pending = link.request(opening, Pending("OpenProducer", OnLoss.REPEAT, then=register))
-    withdraw = partial(state.senders.pop, number, None)
+    withdraw = partial(_forget_sender, state, number)
     return sender, Opening(pending, withdraw, CloseProducer(number))
 
 
+def _forget_sender(state: SessionState, number: int) -> None:
+    state.senders.pop(number, None)
+    state.asked_senders.pop(number, None)
+
+
 def close_sender(requests: Requests, state: SessionState, sender: Sender) -> Steps[None]:
-    """Close a producer whose sends are settled."""
+    """Close a producer whose sends are settled; else they are in doubt without a connection."""
+    link = requests.link
+    if sender.link is link and link.state is not State.UP:
+        sender.leave(link.error)
     if state.senders.pop(sender.number, None) is not None:
         is_doubtful = sender.has_doubts or sender.unconfirmed > 0
         yield from _closed(requests, CloseProducer(sender.number, is_doubtful))
+    elif state.asked_senders.pop(sender.number, None) is not None:
+        _close_later(link, CloseProducer(sender.number))
 
 
 def open_prefetch_buffer(
@@ -159,13 +169,16 @@ def close_prefetch_buffer(
     requests: Requests, state: SessionState, prefetched: PrefetchBuffer
 ) -> Steps[None]:
     """Settle and close a consumer; unknown to the node if that closed it."""
+    is_granted = prefetched.is_open
     state.settle()
     state.give_back(prefetched, is_session_open=True)
     requests.link.receivers.pop(prefetched.number, None)
     if not prefetched.has_left:
         _forget_prefetch_buffer(requests.link, state, prefetched)
-    if prefetched.error is None:
+    if prefetched.error is None and is_granted:
         yield from _closed(requests, CloseConsumer(prefetched.number))
+    elif prefetched.error is None:
+        _close_later(requests.link, CloseConsumer(prefetched.number))
 
 
 def _forget_prefetch_buffer(link: Link, state: SessionState, prefetched: PrefetchBuffer) -> None:
@@ -176,6 +189,12 @@ def _forget_prefetch_buffer(link: Link, state: SessionState, prefetched: Prefetc
 def _closed(requests: Requests, request: Request) -> Steps[None]:
     if requests.link.state is State.UP:  # else the lost connection has closed it
         yield from requests.answer_to(_ask_to_close(requests.link, request))
+
+
+def _close_later(link: Link, request: Request) -> None:
+    """What the node has not granted yet, and may still refuse: said behind the asking, each time
+    that this is said again."""
+    link.request(request, Pending(type(request).__name__, OnLoss.REPEAT))
 
 
 def _ask_to_close(link: Link, request: Request) -> Pending:

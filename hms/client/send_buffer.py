@@ -309,6 +309,8 @@ class Sender:
             self.push()
             return
         self.link.on_room.pop(self.number, None)
+        if self.packs:
+            self._on_refused(error)
         while self.packs:
             for send in self.packs.popleft().sends:
                 self._end(send, error)
@@ -443,6 +445,18 @@ class Sender:
         while self.packs:
             for send in self.packs.popleft().sends:
                 self._end(send, error)
+
+    def leave(self, error: HmsError) -> None:
+        """It is closed while its node is not there, and is not opened again: sent again, its frames
+        would be refused, though that node may have stored them."""
+        self.drop_packs(error)
+        for correlation, asked in list(self.link.asked.items()):
+            if isinstance(asked, SendFrame) and asked.sender is self:
+                del self.link.asked[correlation]
+                if asked.is_written:
+                    asked.unanswered(error)
+                else:
+                    asked.failed(error)
 
     def withdraw(self, send: PendingSend) -> bool:
         """Nobody waits for it any longer: while there is no connection, do not send it later,

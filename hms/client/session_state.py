@@ -25,6 +25,7 @@ from hms.errors.catalogue import (
     TransactionRolledBack,
 )
 from hms.errors.tree import HmsError
+from hms.wire.frames import Kind
 from hms.wire.structures import (
     CloseSession,
     Commit,
@@ -132,16 +133,18 @@ class SessionState(Settling):
 
     def register(self, sender: Sender, opening: OpenProducer, pending: Pending) -> None:
         """OpenProducer was answered: keep it, to open it again."""
-        self.asked_senders.pop(sender.number, None)
-        if pending.error is None:
+        is_wanted = self.asked_senders.pop(sender.number, None) is not None
+        if pending.error is None and is_wanted:
             self.senders[sender.number] = (sender, opening)
         sender.granted(pending.error, () if pending.error else batch_of(pending))
 
     def _sender_back(self, number: int, pending: Pending) -> None:
+        if number not in self.senders:
+            return  # it was closed meanwhile
         if pending.error is not None:
             self.senders.pop(number)[0].granted(pending.error)
             self.link.report(pending.error)
-        elif pending.payload and number in self.senders:
+        elif pending.payload:
             said = pending.value()
             sender, _ = self.senders[number]
             if "last_sequence" in said and not said.get("forgotten"):
@@ -239,6 +242,9 @@ class SessionState(Settling):
         if self.link.state is State.UP:
             is_doubtful = any(one.has_doubts or one.unconfirmed for one in self.all_senders)
             return self.link.request(CloseSession(self.number, is_doubtful), pending)
+        if not self._is_open:  # what was never granted is asked for again
+            again = Pending("CloseSession", OnLoss.REPEAT)
+            self.link.request(CloseSession(self.number), again)
         pending.done()  # the lost connection has closed it, and it will not be opened again
         return pending
 
@@ -246,6 +252,13 @@ class SessionState(Settling):
     def all_senders(self) -> list[Sender]:
         """Its senders, those too that the node has not granted yet."""
         return [*(sender for sender, _ in self.senders.values()), *self.asked_senders.values()]
+
+    def leave_sends(self) -> None:
+        """It is closed while its node is not there: what that may have is in doubt, as nobody will
+        be there to whom it could answer."""
+        for sender in self.all_senders:
+            if sender.link is self.link and self.link.state is not State.UP:
+                sender.leave(self.link.error)
 
     def forget(self) -> None:
         """Do not open it again."""
@@ -281,6 +294,13 @@ class SessionState(Settling):
         self._commit = _Commit("Commit", number=self._commits, session=self)
         self.link.request(Commit(self.number, self._commits), self._commit)
         return self._commit
+
+    def commit_refused(self, commit: "_Commit", error: HmsError) -> None:
+        """The node keeps its transaction open, to be committed again or rolled back. With one that
+        nobody waits for any more it has what was done since too: that is rolled back with it."""
+        self.has_work = True
+        if commit is not self._commit:
+            self.send_failed(error)
 
     def forget_commit(self) -> None:
         """Its caller waits no longer."""
@@ -355,9 +375,12 @@ class SessionState(Settling):
         self.forget_left()
         return self.link.request(request, Pending(type(request).__name__, OnLoss.DONE))
 
-    def _withdraw_sends(self) -> None:
-        """What was sent while there was no connection belongs to the transaction that ends here."""
-        error = TransactionRolledBack(reason="rollback() was called")
+    def _withdraw_sends(self, reason: str = "rollback() was called") -> None:
+        """What was sent while there was no connection, and what still waits to be sent, belongs to
+        the transaction that ends here: it must not go out later, as work of the next one."""
+        error = TransactionRolledBack(reason=reason)
+        for sender in self.all_senders:
+            sender.drop_packs(error)
         for correlation, asked in list(self.link.asked.items()):
             if isinstance(asked, SendFrame) and asked.sender.number in self.senders:
                 del self.link.asked[correlation]
@@ -391,6 +414,12 @@ class _Commit(Pending, eq=False, kw_only=True):
     def is_kept(self) -> bool:
         """Behind the sends that it is for."""
         return not self.session.is_closed
+
+    def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
+        """Done, rolled back, or refused."""
+        super().answered(kind, payload, request)
+        if self.error is not None and not isinstance(self.error, TransactionRolledBack):
+            self.session.commit_refused(self, self.error)
 
     def lost(self, error: HmsError) -> bool:
         """Neither repeated nor ended here: the session decides, unless it is closed meanwhile."""

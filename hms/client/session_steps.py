@@ -234,6 +234,7 @@ class SessionSteps:
                 self._judge(left_by)
                 state.rollback(listener_reasons.reason_of(left_by)[1])
             pending = None if state.is_closed else state.close()  # another one may have meanwhile
+            state.leave_sends()
         if pending is not None and is_hasty:
             yield Wait(pending, lambda: pending.is_done, monotonic() + LEAVE_S)
         elif pending is not None:
@@ -271,3 +272,5 @@ class SessionSteps:
         if self.state.has_futures:
             self.state.has_futures = False
             yield from requests.telling()
+            if not closes:  # what their callbacks have sent is a part of it
+                yield from self.sends_settled(is_enough, only)

@@ -13,7 +13,7 @@ from hms.client.core.link import Link
 from hms.client.core.pending_requests import OnLoss, Pending
 from hms.client.session_state import SessionState
 from hms.constants import AckMode
-from hms.errors.catalogue import IllegalState, TransactionRolledBack
+from hms.errors.catalogue import IllegalState
 from hms.errors.tree import HmsError
 from hms.wire.branch_requests import XaEnd, XaStart
 
@@ -61,10 +61,7 @@ class XaSessionState(SessionState):
     def exit_lost(self) -> None:
         """The same without a connection: what was sent in the branch, and what still waits to be
         sent, must not go out later, as work of no branch."""
-        error = TransactionRolledBack(reason="the connection was lost, and the branch with it")
-        for sender in self.all_senders:
-            sender.drop_packs(error)
-        self._withdraw_sends()
+        self._withdraw_sends("the connection was lost, and the branch with it")
         self.exit()
 
     def _work_in_branch(self, *, is_it: bool) -> None:

@@ -6,8 +6,10 @@ import pytest
 from client_rig import WAIT_S, in_thread, restart
 
 import hms
+from hms.errors.catalogue import TransactionTooLarge
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import Commit
+from tests.support.waiting import wait_until
 
 
 def test_a_commit_after_lost_work_raises_and_the_next_one_works(connection, node, errors):
@@ -109,3 +111,30 @@ def test_what_a_transaction_consumed_is_acknowledged_before_its_commit(connectio
 
     assert node.settled(Action.ACKNOWLEDGE) == [1, 2]
     assert consumer.receive_nowait() is None
+
+
+def test_what_a_callback_sends_is_a_part_of_the_commit(connection, node):
+    """It was refused when the commit was asked for already, and the rest took effect without it."""
+    refused = []
+
+    def answer(pack):
+        if node.kinds(Kind.SEND)[1:]:
+            refused.append(pack)
+            raise TransactionTooLarge(size=2, limit=1)
+        return node._usual(Kind.SEND, pack, pack)
+
+    node.on[Kind.SEND] = answer
+    session = connection.session(transacted=True)
+    producer = session.producer("orders")
+
+    def send_more(_):
+        wait_until(lambda: not session.state.has_futures, WAIT_S)  # commit() waits for callbacks
+        producer.send_async(b"second")
+
+    producer.send_async(b"first").add_done_callback(send_more)
+
+    with pytest.raises(hms.TransactionRolledBack):
+        session.commit()
+
+    assert refused
+    assert node.requests(Commit) == []
