@@ -101,7 +101,7 @@ def recover(engine: Engine, store: Store, tell: Tell, applied: Applied | None = 
     def pinned(segment: int) -> Iterator[StoredRecord]:
         return progress.read(store.pinned_records(segment, RUNS_OF))
 
-    behind: frozenset[int] = frozenset()
+    behind, oldest = frozenset[int](), 0
     if applied is None:
         recovery, records = engine.recovery(pinned, store.read), store.recover(RUNS_OF)
     else:
@@ -114,8 +114,8 @@ def recover(engine: Engine, store: Store, tell: Tell, applied: Applied | None = 
         for _, kind, _, payload, position in progress.read(records):
             recovery.apply(kind, payload, position)
         if isinstance(store, Journal) and applied is not None:
-            behind = store.pinned_at_boot
-        recovery.finish(behind)
+            behind, oldest = store.pinned_at_boot, store.growth().oldest
+        recovery.finish(behind, oldest)
         store.pin(engine.pinned_segments())
     finally:
         gc.enable()

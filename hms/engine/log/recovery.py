@@ -40,6 +40,7 @@ from hms.engine.topic.retention import recover_retained
 from hms.engine.xa.branch_records import RecoveredBranches
 from hms.records import (
     Kept,
+    NodeEvent,
     Ranges,
     RecordType,
     Sent,
@@ -73,8 +74,10 @@ class Recovery(StateTables):
         self._read = read
         self._first_segment: int | None = None
         """Where the log begins; what it tells of an older segment lies behind it."""
-        self._pinned_within: dict[int, int] = {}
-        """Segments that were read as part of this log and pinned later, and where that is told."""
+        self._lives = 0
+        """How often the node was booted so far."""
+        self._tellings: dict[int, list[tuple[int, int]]] = {}
+        """In which segments the tellings of a pinned one begin, and in which of these lives."""
         self._paging_bytes = state.settings.paging_share * state.settings.memory_bytes_max
         self.places: dict[int, LoggedPlace] = {}
         """What the log has of each place so far, by its number."""
@@ -98,13 +101,17 @@ class Recovery(StateTables):
             self._first_segment = position >> SEGMENT_SHIFT
         self._transitions[kind](payload, position)
 
-    def finish(self, behind: Collection[int] = ()) -> None:
+    def finish(self, behind: Collection[int] = (), oldest: int = 0) -> None:
         """What was out waits again, unless a prepared branch has it; indexes and counters are those
         of a fresh node. behind: pinned segments that lie behind the log, which may have moved on
-        since this recovery read it."""
+        since this recovery read it; oldest: the segment that it begins with now."""
         state = self.state
-        told = self._pinned_within
-        state.blocks.pinned.update((number, told[number]) for number in behind if number in told)
+        first = self._first_segment or 0
+        for number, tellings in self._tellings.items():
+            if number < first or number in behind:
+                places = [at for at, _ in tellings]
+                here = (at for at in places if at >= oldest)
+                state.blocks.pinned[number] = next(here, places[-1])
         self.branches.read()
         self._resolve()
         for number, logged in self.places.items():
@@ -267,13 +274,11 @@ class Recovery(StateTables):
         """Messages of an older segment are at these places, and stay where they lie. Of one that
         was read as part of this log everything is known already."""
         told = decode_pinned(payload)
+        if not told.part:
+            self._telling(told.segment, position >> SEGMENT_SHIFT)
         if self._first_segment is None or told.segment >= self._first_segment:
-            if not told.part:
-                self._pinned_within[told.segment] = position >> SEGMENT_SHIFT
             self._delayed(told.runs)
             return
-        if not told.part:
-            self.state.blocks.pinned[told.segment] = position >> SEGMENT_SHIFT
         for run in told.runs:
             batch = PinnedBatch.of(told.segment, run)
             if batch is not None and self._holds_pinned(batch):
@@ -282,6 +287,19 @@ class Recovery(StateTables):
             for stay in run.stays:
                 if stay.number in self.state.places:
                     self._stay(stubs, stay)
+
+    def _telling(self, segment: int, at: int) -> None:
+        """A telling of a pinned segment begins. A crash may have left it without its end: what only
+        the one before it has would be lost with that. One that another follows in the same life is
+        whole."""
+        begun = self._tellings.setdefault(segment, [])
+        if begun and begun[-1][1] == self._lives:
+            del begun[:-1]
+        begun.append((at, self._lives))
+
+    def node_event(self, event: NodeEvent) -> None:
+        """A new life of the node begins."""
+        self._lives += event.what == "booted"
 
     def _delayed(self, runs: Sequence[PinnedRun]) -> None:
         """For when messages wait that came back: returns of an older release do not say it."""

@@ -356,7 +356,7 @@ class Journal:
         is_ahead = self._backlog.segment != self._segment.number
         return None if is_ahead else self._backlog.seal()
 
-    def growth(self) -> LogGrowth | None:
+    def growth(self) -> LogGrowth:
         """The oldest and newest segment, and the bytes beyond what the log should take."""
         return LogGrowth(self._segments.oldest, self.newest_segment, self._segments.excess_bytes)
 

@@ -5,10 +5,12 @@ import shutil
 
 import pytest
 
+from hms.engine.engine import Engine
 from hms.engine.queue.settlement import Return
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.errors.catalogue import StoreCorrupt
 from hms.history.events import EventDecoder
+from hms.server import log_cleaning
 from hms.store.journal.reader import list_segments, read_store, verify
 from hms.store.journal.salvage import salvage
 from hms.store.journal.segment_manager import LogLimits
@@ -38,7 +40,7 @@ def churn(node, batches, first=1000):
 
 
 def files(path, suffix):
-    return sorted(int(file.stem) for file in path.glob(f"*.{suffix}"))
+    return sorted(int(file.stem) for file in path.glob(f"0*.{suffix}"))
 
 
 def test_a_backlog_is_not_written_again_while_the_log_turns_over_ten_times(tmp_path):
@@ -299,3 +301,36 @@ def test_damage_in_a_pinned_segment_is_found_and_salvaged(tmp_path):
     once_more = life(tmp_path / "saved", limits=NO_HISTORY)
     assert once_more.waiting() == kept
     once_more.close()
+
+
+class _Killed(Exception):
+    """The process ends here."""
+
+
+def test_a_crash_while_a_pinned_segment_is_told_of_again_loses_nothing(tmp_path, monkeypatch):
+    """Its first telling counted as done: with the one before it went what only that one had."""
+    monkeypatch.setattr(log_cleaning, "PINNED_AT_ONCE", 1)
+    node = life(tmp_path)
+    for first in range(1, STANDING, 35):
+        node.publish(first, [b"%06d" % (first + k) + bytes(200) for k in range(35)])
+    before, again, pin = node.waiting(), set(), Engine.pin
+
+    def killed(engine, segment, part, blocks, fx):
+        if part and segment in again:
+            raise _Killed
+        if not part and segment in engine.state.blocks.pinned:
+            again.add(segment)
+        pin(engine, segment, part, blocks, fx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "pin", killed)
+        with pytest.raises(_Killed):
+            churn(node, 10 * TURN)
+    node.store.commit()
+    node.close()
+
+    for boot in range(12):
+        after = life(tmp_path)
+        assert after.waiting() == before
+        churn(after, TURN // 2, first=500_000 + boot * 10_000)
+        after.close()
