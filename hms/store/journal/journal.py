@@ -193,8 +193,12 @@ class Journal:
 
     @property
     def pinned_at_boot(self) -> frozenset[int]:
-        """The segments behind the log that hold live messages, as recover() found them."""
-        return frozenset(() if self._recovery is None else self._recovery.pinned)
+        """The segments behind the log that may hold live messages, as recover() found them: also
+        those that have not got that name yet."""
+        found = self._recovery
+        if found is None:
+            return frozenset()
+        return frozenset((*found.pinned, *(n for n in found.segments if n < found.oldest)))
 
     @property
     def recovery_bytes(self) -> int:

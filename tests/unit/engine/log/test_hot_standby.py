@@ -141,6 +141,26 @@ def test_a_segment_that_was_read_and_pinned_later_is_kept(tmp_path):
     assert files(path, "pinned") == pinned
 
 
+def test_a_pinned_segment_that_has_not_got_its_name_yet_is_kept(tmp_path):
+    """The primary died before it named it: what waits there was given away like the rest."""
+    path = tmp_path / "store"
+    node = life(path)
+    hot = HotStandby(REAL_DISK, path, lambda: Engine(SETTINGS))
+    follow(hot, node)
+    standing(node)
+    follow(hot, node)
+    before = files(path, "pinned")
+    churn(node, 60)
+    follow(hot, node)
+    node.close()
+    unnamed = [number for number in files(path, "pinned") if number not in before]
+    assert unnamed
+    for number in unnamed:
+        (path / f"{number:016d}.pinned").rename(path / f"{number:016d}.log")
+
+    take_over(path, hot, tmp_path)
+
+
 def test_nothing_that_is_not_confirmed_is_applied(tmp_path):
     """It may be cut, and then be in no log (H9)."""
     path = tmp_path / "store"
