@@ -117,7 +117,8 @@ def close_session(
     places = leave(state, session, Return.LOST, fx)
     with dispatching_once(state, fx):
         for consumer in list(session.consumers):
-            remove_consumer(state, consumer, how, fx)
+            if consumer.handle in connection.consumers:  # else it went with another
+                remove_consumer(state, consumer, how, fx)
     for producer in [p for p in connection.producers.values() if p.session is session]:
         is_final = how is not Return.LOST and not is_doubtful
         close_producer(state, connection, producer.handle, is_final=is_final, fx=fx)
@@ -304,8 +305,8 @@ def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) 
     state.shares.take_memory(consumer.connection.owner, -consumer.memory_bytes)
     if isinstance(place, Subscription) and not place.is_durable and not place.consumers:
         for left in list(place.left):
-            other = state.connections[left.connection.number].consumers[left.handle]
-            remove_consumer(state, other, how, fx)
+            assert isinstance(left, Consumer), "what has left was open"
+            remove_consumer(state, left, how, fx)
         end_passing(state, place, fx)
     else:
         dispatch(state, place, fx)

@@ -1,5 +1,8 @@
 """Consumers that closed while their application still has messages (F-B2)."""
 
+import pytest
+
+from tests.support.engine_rig import EngineRig
 from tests.support.order_rig import OrderRig
 
 
@@ -80,3 +83,28 @@ def test_a_crash_finds_it_waiting_and_flagged():
 
     assert rig.consume("b") == ["x"]
     assert list(rig.line().history.values()) == [(1, 0)]
+
+
+@pytest.mark.parametrize("session", [1, 3])
+@pytest.mark.parametrize("ends", ["session", "connection"])
+def test_it_goes_with_the_last_consumer_of_a_subscription_that_is_not_durable(session, ends):
+    """The node stopped when both were of one session, or of one connection that was lost."""
+    rig = EngineRig()
+    engine = rig.engine
+    engine.open_session(1, 3, 2, "")
+    shared = {"is_shared": True, "name": "s"}
+    rig.consume(1, "news", credit=0, **shared)
+    rig.consume(2, "news", session=session, **shared)
+    rig.send(producer=2)
+    (id_,) = engine.state.connections[1].consumers[2].out
+    engine.seen(1, 2, 0, [(id_, id_)])
+    rig.run(lambda fx: engine.close_consumer(1, 2, rig.now_ms, fx))
+    (subscription,) = engine.state.space.subscriptions.values()
+    assert len(subscription.left) == 1
+
+    if ends == "session":
+        rig.run(lambda fx: engine.close_session(1, 1, rig.now_ms, fx))
+    rig.run(lambda fx: engine.close_connection(1, rig.now_ms, fx))
+
+    assert not engine.state.space.subscriptions
+    assert engine.state.waiting_bytes == 0
