@@ -86,8 +86,9 @@ class Journal:
             disk, path, segment_bytes, self._refuses, self._pays
         )
         self._fetch = Fetch(disk, path)
+        reading = self._fetch.forget, self._fetch.open_anew
         self._segments = SegmentManager(
-            disk, path, segment_bytes, limits, self._preallocated, self._fetch.forget
+            disk, path, segment_bytes, limits, self._preallocated, *reading
         )
         self._maintenance = threading.Lock()
         self._recovery: Recovery | None = None

@@ -48,8 +48,16 @@ class Fetch:
         """
         with self._lock:
             self._gone.add(number)
-            if number in self._files:
-                self._disk.close(self._files.pop(number))
+            self._close(number)
+
+    def open_anew(self, number: int) -> None:
+        """Another file has taken the place of a segment's, with what is live in it."""
+        with self._lock:
+            self._close(number)
+
+    def _close(self, number: int) -> None:
+        if number in self._files:
+            self._disk.close(self._files.pop(number))
 
     def close(self) -> None:
         """Close all files."""

@@ -86,9 +86,12 @@ class SegmentManager:
         limits: LogLimits,
         preallocated: PreallocatedSegment,
         forget: Callable[[int], None],
+        open_anew: Callable[[int], None],
     ) -> None:
+        """forget: nobody reads a segment any more; open_anew: its file is another one."""
         self._disk, self._directory, self._limits = disk, directory, limits
         self._segment_bytes, self._preallocated, self._forget = segment_bytes, preallocated, forget
+        self._open_anew = open_anew
         self._lock = threading.Lock()
         self._sizes: dict[int, int] = {}
         self._pins: set[int] = set()
@@ -325,7 +328,7 @@ class SegmentManager:
             file = segment_file(self._directory, number, suffix)
             if file.name in names and is_same_segment(self._disk, file, copy):
                 self._disk.rename(copy, file)
-                self._forget(number)
+                self._open_anew(number)
                 return
         self._disk.unlink(copy)
 

@@ -14,6 +14,7 @@ from hms.server import log_cleaning
 from hms.store.journal.reader import list_segments, read_store, verify
 from hms.store.journal.salvage import salvage
 from hms.store.journal.segment_manager import LogLimits
+from hms.store.journal.segment_walk import ERASED_SUFFIX
 from hms.store.journal.store_examination import examine
 from tests.unit.engine.log.test_log_cleaning import BODY, BUSY, SEGMENT, life
 
@@ -334,3 +335,25 @@ def test_a_crash_while_a_pinned_segment_is_told_of_again_loses_nothing(tmp_path,
         assert after.waiting() == before
         churn(after, TURN // 2, first=500_000 + boot * 10_000)
         after.close()
+
+
+def test_what_is_live_is_read_from_the_copy_that_takes_its_segments_place(tmp_path):
+    """Of a segment with a person's erased messages nothing could be delivered until the boot."""
+    node = life(tmp_path, limits=NO_HISTORY)
+    standing(node)
+    churn(node, 3 * TURN)
+    number = files(tmp_path, "pinned")[0]
+    block = node.engine.blocks_in(number)[0]
+    message = next(m for m in block.lying() if m is not None)
+    place = block.position(message.slot), message.length
+    assert node.store.read(*place) == message.payload
+    file = tmp_path / f"{number:016d}.pinned"
+    copy = file.with_suffix(ERASED_SUFFIX)
+    shutil.copy(file, copy)
+
+    node.store.adopt(number)
+    node.store.maintain()
+
+    assert not copy.exists()
+    assert node.store.read(*place) == message.payload
+    node.close()
