@@ -202,8 +202,11 @@ class PackedBlock(Block):
         )
 
     def left_whole(self) -> None:
-        """Nobody needs a message of it, and nobody has opened it."""
-        self._blocks.leave_whole(self)
+        """Nobody needs a message of it, and none has left."""
+        if self.is_open:  # without bodies, as memory was full: these are counted
+            self.left_by(self._waiting, self._number)
+        else:
+            self._blocks.leave_whole(self)
 
     def swept(self, gone: set[int]) -> None:
         """Those at these places in the order of arrival do not stand in the line any more."""

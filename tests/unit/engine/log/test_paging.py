@@ -30,8 +30,8 @@ BODIES = [b"%03d" % i * 300 for i in range(40)]
 OLDEST_FIRST = (True, 0, 100)
 
 
-def life(path, settings=SETTINGS):
-    node = JournalNode(path, settings)
+def life(path, settings=SETTINGS, **options):
+    node = JournalNode(path, settings, **options)
     node.broker.registry.numbers["peer"] = 1
     node.broker.releases.peers[1] = "peer"
     node.open_client()
@@ -254,3 +254,19 @@ def test_a_body_that_is_moved_stays_in_memory_until_its_new_place_can_be_read(tm
     assert found
     assert node.broker._bodies.of_all(waiting) == BODIES
     node.close()
+
+
+def test_what_had_left_before_the_boot_does_not_count_as_paged(tmp_path):
+    """A batch that memory had no room for counted for ever: sends were refused for nothing."""
+    node = life(tmp_path, replace(SETTINGS, memory_bytes_max=1 << 30))
+    node.publish(1, BODIES)
+    asked = {"name": "orders"}
+    node.run(lambda fx, now: node.engine.administer("queue.purge", asked, now, fx))
+    node.close()
+
+    again = life(tmp_path)
+    blocks = again.engine.state.blocks
+    assert again.waiting() == []
+    assert (blocks.paged_count, blocks.paged_bytes) == (0, 0)
+    assert (blocks.live_bytes, blocks.held_count) == (0, 0)
+    again.close()
