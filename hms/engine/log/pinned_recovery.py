@@ -209,24 +209,25 @@ def resolve(
         for told, (offset, message) in messages.items():
             if message.kind == KIND_FILE:
                 messages[told] = offset, watch(message)
-    for number, table in holding:
-        _replace(number, table, found)
+    for place, table in holding:
+        _replace(place, table, found)
     yield from found.items()
 
 
-def _tables(place: LoggedPlace) -> list[tuple[int, dict[int, StoredMessage]]]:
-    return [(place.number, place.waiting), (place.number, place.out)]
+def _tables(place: LoggedPlace) -> list[tuple[LoggedPlace, dict[int, StoredMessage]]]:
+    return [(place, place.waiting), (place, place.out)]
 
 
-def _replace(number: int, table: dict[int, StoredMessage], found: dict[int, Found]) -> None:
+def _replace(place: LoggedPlace, table: dict[int, StoredMessage], found: dict[int, Found]) -> None:
     for id_, stub in list(table.items()):
         if isinstance(stub, PinnedStub):
             here = found[stub.segment].get((stub.offset, stub.id))
             if here is None:
                 del table[id_]  # lost when the store was salvaged, and named then
+                place.due.pop(id_, None)
             else:
                 table[id_] = here[1]
-                hold([here[1]], number)
+                hold([here[1]], place.number)
 
 
 def _read(segment: int, stubs: dict[Key, PinnedStub], read: PinnedReader) -> Found:

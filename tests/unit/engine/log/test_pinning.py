@@ -357,3 +357,27 @@ def test_what_is_live_is_read_from_the_copy_that_takes_its_segments_place(tmp_pa
     assert not copy.exists()
     assert node.store.read(*place) == message.payload
     node.close()
+
+
+def test_a_delayed_message_that_is_lost_in_a_salvaged_store_keeps_no_node_from_booting(tmp_path):
+    """Its time was known still, and nobody to wait for it."""
+    store = tmp_path / "store"
+    node = life(store, limits=NO_HISTORY)
+    node.publish(1, [b"late" + BODY])
+    (late,) = node.consume(1, 1)
+    span = [(late.id, late.id)]
+    node.run(lambda fx, now: node.engine.give_back(1, 1, 0, span, Return.FAILED, now, fx, 3_600_000))
+    standing(node, first=10)
+    churn(node, 3 * TURN)
+    position = late.block.position(late.slot)
+    node.close()
+    file = store / f"{position >> 32:016d}.pinned"
+    data = bytearray(file.read_bytes())
+    data[position & 0xFFFFFFFF] ^= 0xFF
+    file.write_bytes(data)
+
+    assert len(salvage(store, tmp_path / "saved").dropped) == 1
+    again = life(tmp_path / "saved", limits=NO_HISTORY)
+    assert len(again.waiting()) == STANDING
+    assert again.engine.state.queues["orders"].line.delayed_count == 0
+    again.close()
