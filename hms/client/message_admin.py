@@ -43,9 +43,10 @@ class Requests(Protocol):
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a command did. ids: the first five. skipped_in_flight: at consumers, and not touched;
-    skipped_ordered: others wait for them, as of a gathered group or a global order; later: of
-    `count`, those that follow as soon as their bodies were read from the log; left: why dead
-    letters were not sent back, and how many."""
+    skipped_ordered: others wait for them, as of a gathered group or a global order, or they wait
+    for their time and their bodies are in the log alone; later: of `count`, those that follow as
+    soon as their bodies were read from the log; left: why dead letters were not sent back, and how
+    many."""
 
     count: int = 0
     bytes: int = 0

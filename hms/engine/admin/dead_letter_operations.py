@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from hms.engine.admin.message_operations import chosen, expiry_of, said, wanted_target
+from hms.engine.admin.message_operations import chosen, expiry_of, has_body, said, wanted_target
 from hms.engine.admin.message_selection import find
 from hms.engine.admin.senders import check_sender
 from hms.engine.effects import Effects
@@ -47,7 +47,8 @@ def _return(state: State, asked: ops.ReturnLetters, fx: Effects) -> dict[str, An
     expires_at_ms = expiry_of(state, asked.ttl_ms)
     groups: dict[int, list[StoredMessage]] = {}
     left: Counter[str] = Counter()
-    for message in chunk.messages:
+    free = [m for m in chunk.messages if place is None or has_body(place, m)]
+    for message in free:
         where = where_back(state, message, target, asked.returns_max)
         if isinstance(where, str):
             left[where] += 1
@@ -63,7 +64,10 @@ def _return(state: State, asked: ops.ReturnLetters, fx: Effects) -> dict[str, An
         if place is not None and count and not asked.is_dry:
             later += relocate(state, place, letters[:count], how, fx)
         done += letters[:count]
-    return said(chunk, done, later=later) | {"left": {k: n for k, n in left.items() if n}}
+    held = len(chunk.messages) - len(free)
+    return said(chunk, done, skipped_ordered=held, later=later) | {
+        "left": {k: n for k, n in left.items() if n}
+    }
 
 
 def where_back(

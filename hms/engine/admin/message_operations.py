@@ -6,6 +6,7 @@ What is in flight is counted and not touched.
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hms.engine.admin.message_selection import (
@@ -36,7 +37,15 @@ from hms.records import Cause
 from hms.wire import operations as ops
 from hms.wire.packed_messages import NODE_TOPIC
 
-__all__ = ["MESSAGE_COMMANDS", "chosen", "expiry_of", "may_go", "said", "wanted_target"]
+__all__ = [
+    "MESSAGE_COMMANDS",
+    "chosen",
+    "expiry_of",
+    "has_body",
+    "may_go",
+    "said",
+    "wanted_target",
+]
 
 IDS_SHOWN = 5
 PROPERTIES_MAX = 64
@@ -232,7 +241,8 @@ def _relocated(
     if place is None or not chunk.messages:
         return said(chunk)
     breaks = isinstance(asked, ops.MoveMessages) and asked.is_order_broken
-    going = [m for m in chunk.messages if how.is_copy or may_go(place, m, breaks_order=breaks)]
+    is_free = has_body if how.is_copy else partial(may_go, breaks_order=breaks)
+    going = [m for m in chunk.messages if is_free(place, m)]
     ordered = len(chunk.messages) - len(going)
     if target is not None and isinstance(asked, ops.MoveMessages) and asked.is_from_sender:
         for message in going:
@@ -260,12 +270,17 @@ def _relocated(
 def may_go(place: Place, message: StoredMessage, *, breaks_order: bool = False) -> bool:
     """Not what others have to wait for: parts of a gathered group, or, unless it is to be broken,
     of a global order; nor what is delayed and whose body is not in memory."""
-    groups, line = place.line.groups, place.line
-    if message.is_paged and line.delayed.find(message.id) is not None:
+    groups = place.line.groups
+    if not has_body(place, message):
         return False
     if groups is None or not groups.is_binding(message):
         return True
     return breaks_order and groups.is_ordered(message)
+
+
+def has_body(place: Place, message: StoredMessage) -> bool:
+    """Whether its body is in memory, or can be waited for: not that of one that is delayed."""
+    return not message.is_paged or place.line.delayed.find(message.id) is None
 
 
 def _delete(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, Any]:

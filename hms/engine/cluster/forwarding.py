@@ -18,7 +18,7 @@ from typing import Any
 
 from hms.engine.admin.dead_letter_operations import where_back
 from hms.engine.admin.destination_lifecycle import NAME_MAX, bury_deleted, check_definitions
-from hms.engine.admin.message_operations import chosen, expiry_of, may_go, said
+from hms.engine.admin.message_operations import chosen, expiry_of, has_body, may_go, said
 from hms.engine.admin.message_selection import find, id_of, place_of
 from hms.engine.admin.senders import check_sender
 from hms.engine.cluster.demand import give, take_chunk
@@ -294,7 +294,7 @@ def _send_back(state: State, queue: Queue, messages: list[StoredMessage], fx: Ef
     it."""
     origin = _read(queue).origin
     if origin in state.places:
-        relocate(state, queue, messages, Relocation(origin), fx)
+        relocate(state, queue, [m for m in messages if has_body(queue, m)], Relocation(origin), fx)
     else:
         bury_deleted(state, queue, fx, len(messages))
 

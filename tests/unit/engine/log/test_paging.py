@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from hms.engine.log import paging
 from hms.engine.log.live_index import Block
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.settlement import Return
@@ -270,3 +271,61 @@ def test_what_had_left_before_the_boot_does_not_count_as_paged(tmp_path):
     assert (blocks.paged_count, blocks.paged_bytes) == (0, 0)
     assert (blocks.live_bytes, blocks.held_count) == (0, 0)
     again.close()
+
+
+def delayed_and_paged(node, handle=1, name="orders", delay_ms=60_000):
+    """The last message that a consumer has waits for its time, and its body is in the log only."""
+    last = node.consume(handle, 100, name=name)[-1]
+    span = [(last.id, last.id)]
+    node.run(
+        lambda fx, now: node.engine.give_back(
+            1, handle, 0, span, Return.FAILED, now, fx, delay_ms=delay_ms
+        )
+    )
+    if not last.is_paged:
+        paging.page_out(node.engine.state, [last])
+    line = node.engine.state.queues[name].line
+    assert last.is_paged
+    assert line.delayed.find(last.id) is last
+    return last, line
+
+
+def test_what_waits_for_its_time_in_the_log_alone_is_not_copied(tmp_path):
+    """It was counted as waiting, came before its time, and once more at its time."""
+    node = life(tmp_path)
+    fill(node)
+    last, line = delayed_and_paged(node)
+    node.publish(1001, [b"next"])
+    asked, answers = {"place": "queue:orders", "is_all": True, "to": "late"}, []
+
+    node.run(lambda fx, now: answers.append(node.engine.administer("message.copy", asked, now, fx)))
+
+    assert answers[0]["skipped_ordered"] == 1
+    assert line.delayed_count == 1
+    assert line.waiting_count + line.out_count == len(BODIES)
+    consumer = node.engine.state.connections[1].consumers[1]
+    node.acknowledge(list(consumer.out.values()))
+    node.credit(100)
+    node.acknowledge(list(consumer.out.values()))
+    assert line.waiting_count == line.out_count == 0
+    node.now_ms += 60_000
+    node.tick()
+    assert list(consumer.out) == [last.id]
+    node.close()
+
+
+def test_a_letter_that_waits_for_its_time_in_the_log_alone_is_not_sent_back(tmp_path):
+    """The same of dead letters: it stays, and is counted."""
+    node = life(tmp_path)
+    node.publish(1, [b"one" * 100, b"two" * 100])
+    span = [(m.id, m.id) for m in node.consume(1, 100)]
+    node.run(lambda fx, now: node.engine.give_back(1, 1, 0, span, Return.REJECTED, now, fx))
+    last, line = delayed_and_paged(node, 2, "HMS.DLQ")
+    asked, answers = {"place": "queue:HMS.DLQ", "is_all": True}, []
+
+    node.run(lambda fx, now: answers.append(node.engine.administer("dlq.return", asked, now, fx)))
+
+    assert (answers[0]["count"], answers[0]["skipped_ordered"]) == (0, 1)
+    assert line.delayed.find(last.id) is last
+    assert (line.waiting_count, line.out_count) == (0, 1)
+    node.close()
