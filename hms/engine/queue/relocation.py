@@ -86,7 +86,8 @@ def _relocate(
 ) -> None:
     if not going:
         return
-    target, line = state.places[how.to], place.line
+    target = place if how.to == place.number else state.places[how.to]
+    line = place.line
     came = [_remade(state, place, target, one, how, fx) for one in going]
     left = [one.message for one in going]
     if not how.is_copy:
@@ -195,7 +196,7 @@ def _records(
     if spans:
         at_ms = state.now_ms
         records.append(ranges(RecordType.DISCARDED, place.number, at_ms, spans, Cause.MOVED))
-    kept = [one for one in came if one.message.is_persistent]
+    kept = [one for one in came if one.message.is_persistent and target.is_durable]
     for run in _runs(kept):
         due = {one.message.id: one.due_ms for one in run if one.due_ms}
         records.append(record_of(state, target, [one.message for one in run], due))

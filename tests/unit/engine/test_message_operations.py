@@ -548,3 +548,21 @@ def test_what_cannot_be_done_as_one_is_not_begun(rig, monkeypatch):
 
     assert len(rig.log) == before
     assert len(waiting(rig, "orders")) == 30
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_messages_of_a_temporary_queue_are_altered(is_kept):
+    """The log knows no such queue, and the node stopped."""
+    rig = EngineRig(destinations=DESTINATIONS, keeps_temporary=is_kept)
+    names = []
+    rig.run(lambda fx: names.append(rig.engine.create_temporary(1, "queue", fx)))
+    rig.run(lambda fx: rig.engine.open_producer(1, 9, 1, "queue", names[0], fx=fx))
+    rig.send(producer=9, count=2)
+    before = len(rig.log)
+
+    answer = operate(rig, "alter", f"queue:{names[0]}", is_all=True, priority=9)
+
+    assert answer["count"] == 2
+    assert [m.priority for m in waiting(rig, names[0])] == [9, 9]
+    assert rig.engine.state.blocks.held_count == (2 if is_kept else 0)
+    assert (len(rig.log) > before) is is_kept
