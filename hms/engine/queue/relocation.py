@@ -142,6 +142,7 @@ def _remade(
         head = encode_head(msgspec.structs.replace(found, node=node))
         id_ = state.take_ids(1, fx)
     timestamp_ms, due_ms = message.timestamp_ms, how.due_ms
+    expires_at_ms = message.expires_at_ms if how.expires_at_ms is None else how.expires_at_ms
     if how.takes_id:
         found = decode_head(head)
         taken, sent_ms = former(found)
@@ -154,11 +155,12 @@ def _remade(
         found = decode_head(head)
         node = dict(found.node) | {NODE_DELIVERY_TIME: how.due_ms or state.now_ms}
         head = encode_head(msgspec.structs.replace(found, node=node))
+    due_ms = line.due_ms(message) if due_ms is None else due_ms
     made = StoredMessage.of(
         id_,
         state.take_seqs(1),
-        timestamp_ms,
-        message.expires_at_ms if how.expires_at_ms is None else how.expires_at_ms,
+        _sent_before(timestamp_ms, (expires_at_ms, due_ms), state.now_ms),
+        expires_at_ms,
         message.priority if how.priority is None else how.priority,
         message.kind,
         len(head),
@@ -170,8 +172,16 @@ def _remade(
     counts = line.history.get(message.id, (0, 0))
     if how.is_copy or how.is_count_reset:
         counts = (0, 0)
-    due_ms = line.due_ms(message) if due_ms is None else due_ms
     return _Came(watched_as(message, made), *counts, due_ms)
+
+
+def _sent_before(timestamp_ms: int, times_ms: Sequence[int], now_ms: int) -> int:
+    """When a message was sent that ends or is due at these times, 0 for never: before them, also if
+    the clock by which it was sent is ahead. Its record tells them by the time of sending."""
+    for time_ms in times_ms:
+        if 0 < time_ms <= timestamp_ms:
+            timestamp_ms = max(0, min(now_ms, time_ms - 1))
+    return timestamp_ms
 
 
 def _may_have(state: State, target: Place, id_: int, how: Relocation) -> bool:

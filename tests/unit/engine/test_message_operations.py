@@ -566,3 +566,21 @@ def test_messages_of_a_temporary_queue_are_altered(is_kept):
     assert [m.priority for m in waiting(rig, names[0])] == [9, 9]
     assert rig.engine.state.blocks.held_count == (2 if is_kept else 0)
     assert (len(rig.log) > before) is is_kept
+
+
+@pytest.mark.parametrize("what", [{"ttl_ms": 60_000}, {"deliver_at_ms": 90_000}])
+def test_a_message_of_a_node_whose_clock_is_ahead_is_altered(rig, what):
+    """Its end came before the time at which it was sent there: no record can say so."""
+    rig.send()
+    (message,) = waiting(rig, "orders")
+    message.timestamp_ms = 3_600_000
+
+    answer = operate(rig, "alter", is_all=True, **what)
+
+    assert answer["count"] == 1
+    for _ in range(2):
+        (message,) = waiting(rig, "orders")
+        line = rig.engine.state.queues["orders"].line
+        assert message.expires_at_ms == (61_000 if "ttl_ms" in what else 0)
+        assert line.due_ms(message) == what.get("deliver_at_ms", 0)
+        restart(rig)
