@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.errors.catalogue import StoreFull
+from hms.errors.catalogue import InvalidArgument, StoreFull
 from hms.store.interface import Store
 from hms.wire.operations import (
     BeginErasure,
@@ -75,10 +75,18 @@ class SegmentOperations:
 
     def _erase(self, asked: EraseLog) -> dict[str, Any]:
         """What does not wait now never does again: its bytes may go whenever the copy is ready."""
+        wanted = _ids(asked.ids)
         if asked.is_ready:
             self._store.adopt(asked.segment)
-        wanted = {int(id_, 16) for id_ in asked.ids.split()}
         blocks = self._engine.blocks_in(asked.segment) if wanted else ()
         live = {m.id for block in blocks for m in block.lying() if m is not None}
         found = " ".join(f"{id_:x}" for id_ in sorted(live & wanted))
         return {"live": found, "first": self._store.leave(asked.until)}
+
+
+def _ids(text: str) -> set[int]:
+    """Hexadecimal ids with blanks between; InvalidArgument."""
+    try:
+        return {int(id_, 16) for id_ in text.split()}
+    except ValueError as fault:
+        raise InvalidArgument(what="ids", detail=str(fault)) from fault

@@ -14,7 +14,7 @@ from hms.engine.groups import candidates, scan_slices
 from hms.engine.groups.scan_order import BEGINNING, END
 from hms.engine.log import packed_block, pinned_recovery
 from hms.engine.queue.settlement import Return
-from hms.errors.catalogue import StoreFailed
+from hms.errors.catalogue import InvalidArgument, StoreFailed
 from hms.server.segment_roll import SegmentOperations
 from hms.store.journal import Journal
 from hms.wire.operations import EraseLog
@@ -203,6 +203,16 @@ def test_messages_of_an_unopened_batch_are_told_of_to_who_erases(tmp_path):
     )
 
     assert said["live"].split() == ids.split()
+    node.close()
+
+
+def test_ids_to_erase_that_are_none_are_refused(tmp_path):
+    """A slip of the pen stopped the node."""
+    node = life(tmp_path)
+    operations = SegmentOperations(node.engine, node.store)
+
+    with pytest.raises(InvalidArgument, match="ids"):
+        operations.operate(EraseLog(segment=1, ids="1f xyz"), Effects())
     node.close()
 
 
