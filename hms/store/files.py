@@ -56,12 +56,16 @@ class Part:
         That is written again: where a sync had failed, the system may still show us what it has
         given up writing, and a later sync alone would save nothing.
         """
-        with _told(self.path, "open"):
-            self._fd = self._disk.open(self.path, CREATE)
-            at = 0
-            while data := self._disk.pread(self._fd, READ_BYTES, at):
-                self._digest.update(data)
-                at = write_all(self._disk, self._fd, [data], at)
+        try:
+            with _told(self.path, "open"):
+                self._fd = self._disk.open(self.path, CREATE)
+                at = 0
+                while data := self._disk.pread(self._fd, READ_BYTES, at):
+                    self._digest.update(data)
+                    at = write_all(self._disk, self._fd, [data], at)
+        except (SpoolFull, SpoolFailed):
+            self.close()
+            raise
         self.written_bytes = at
         if at > self.size_bytes:  # not what is announced now
             self._begin_anew()

@@ -187,6 +187,24 @@ def test_the_folder_s_own_name_is_safe_before_a_file_is_confirmed(tmp_path):
     ]
 
 
+def test_a_file_that_cannot_be_read_again_leaves_no_descriptor_behind(tmp_path):
+    """Its sender tries again and again."""
+    disk = Faulty()
+    files = FileStore(tmp_path / "files", 1 << 20, disk)
+    part = files.begin(NAME, 10)
+    files.write(part, 0, b"some")
+    part.close()
+    before = len(os.listdir("/proc/self/fd"))
+
+    for _ in range(3):
+        disk.failing["pwritev"] = errno.ENOSPC
+        with pytest.raises(SpoolFull):
+            files.begin(NAME, 10)
+
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert files.begin(NAME, 10).written_bytes == 4
+
+
 @pytest.mark.parametrize("call", ["pwritev", "fsync", "rename"])
 def test_after_a_failed_write_or_sync_the_file_is_given_up_and_comes_anew(tmp_path, call):
     """P7: repeated on the same file, a sync reports success and saves nothing."""
