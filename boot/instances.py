@@ -57,7 +57,12 @@ class Instance:
         self.secret = os.urandom(SECRET_BYTES)
         inherited = {k: v for k, v in environment().items() if k not in withheld}
         own = {SECRET_VARIABLE: self.secret.hex()}
-        self.ready_fd, writer = with_descriptor(os.pipe)
+        try:
+            self.ready_fd, writer = with_descriptor(os.pipe)
+        except OSError as fault:
+            self.is_settled = True
+            self._ended(f"its process cannot be started: {fault}", now)
+            return
         try:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 [*command[:-1], "--ready-fd", str(writer), command[-1]],
@@ -111,6 +116,8 @@ class Instance:
         self.is_wanted, self.start_at = False, None
         if self.process is not None:
             self.process.terminate()
+        else:  # who waits for it would wait for ever
+            self.is_settled = True
 
     def _ended(self, how: str, now: float) -> None:
         server = self.server

@@ -71,6 +71,17 @@ def _described(servers):
     return one
 
 
+def _looked_at_until(servers, is_so):
+    """Who watches the processes looks again and again, and tells."""
+    with servers._settled:
+        for _ in range(1000):
+            if is_so():
+                return
+            servers._wake()
+            assert servers._settled.wait(WAIT_S)
+    raise AssertionError("nothing came of it")
+
+
 def test_a_server_is_told_its_node_its_name_and_its_module(make, played):
     """The node finds the connection of a process by the name that it was given."""
     played.program = SERVES
@@ -143,6 +154,40 @@ def test_a_process_that_cannot_be_started_is_a_fault_like_any_other(make, played
 
     assert servers.wait_until_settled(WAIT_S)
     assert "no room" in _described(servers)["fault"]
+
+
+def test_a_server_is_started_when_there_are_descriptors_again(make, played, monkeypatch):
+    """Who watches all servers ended with the first one that found none."""
+    played.program, refused = SERVES, [OSError(24, "Too many open files")]
+    real = instances.with_descriptor
+
+    def short_of_them(open_):
+        if refused:
+            raise refused.pop()
+        return real(open_)
+
+    monkeypatch.setattr(instances, "with_descriptor", short_of_them)
+    servers = make(restarts=1)
+    assert servers.wait_until_settled(WAIT_S)
+
+    _looked_at_until(servers, lambda: _described(servers)["pids"])
+
+    assert _described(servers)["restarts"] == 1
+
+
+def test_a_restart_whose_new_process_is_not_wanted_any_more_is_over(make, played, monkeypatch):
+    """The server took no more orders, and the load started no process, until the next boot."""
+    played.program = SERVES
+    servers = make(least=1, most=3)
+    assert servers.wait_until_settled(WAIT_S)
+    with servers._lock:  # both come before anybody looks
+        servers.restart("s")
+        servers.scale("s", 1)
+
+    _looked_at_until(servers, lambda: _described(servers)["restart_faults"])
+
+    assert not _described(servers)["restarting"]
+    assert len(_described(servers)["pids"]) == 1
 
 
 def test_the_load_starts_and_ends_processes_between_min_and_max(make, played):
