@@ -16,6 +16,7 @@ from hms.store.journal.disk import UPDATE, Disk, write_all
 from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from hms.store.journal.segment import seal
 from hms.store.journal.segment_walk import (
+    HISTORY_SUFFIX,
     LOG_SUFFIX,
     PINNED_SUFFIX,
     ReadUpTo,
@@ -157,6 +158,7 @@ class Recovery:
             file = segment_file(self._directory, number, PINNED_SUFFIX)
             self.pinned[number] = self._disk.size_and_age(file)[0]
         if not numbers:
+            self._check_new()
             return []
         newest = read_info(self._disk, files[numbers[-1]], numbers[-1], is_last=True)
         found = [
@@ -166,6 +168,15 @@ class Recovery:
         ]
         self.oldest = oldest_needed([*found, newest])
         return [info for info in (*found, newest) if info.number >= self.oldest]
+
+    def _check_new(self) -> None:
+        """Raise StoreCorrupt where there is no log, but what has left one: begun anew under the same
+        numbers, it would take the place of its history, and nobody would know of what waited."""
+        history = segment_numbers(self._disk, self._directory, HISTORY_SUFFIX)
+        last = max((*history, *self.pinned), default=0)
+        if last:
+            missing = segment_file(self._directory, last + 1)
+            raise corrupt(missing, 0, 0, "the segment is missing")
 
     def _check_owner(self, segments: list[SegmentInfo]) -> None:
         for info in segments:

@@ -48,6 +48,7 @@ class Rebuild:
             raise StoreUnavailable(path=str(source), detail=detail)
         self._needed = oldest_needed(list(self._infos.values()))
         self._last = max(self._infos)
+        self._has_log = any(file.suffix == LOG_SUFFIX for file in self._files.values())
         self._lsn = self._infos[min(self._infos)].first_lsn
         self._epoch = self._infos[min(self._infos)].epoch
         self.gaps = Gaps()
@@ -132,8 +133,10 @@ class Rebuild:
         self._write(self._path(number).name, self._packed(number, info, header))
 
     def _path(self, number: int) -> Path:
-        suffix = LOG_SUFFIX if number >= self._needed else HISTORY_SUFFIX
-        return self._files.get(number) or segment_file(self._source, number, suffix)
+        is_needed = number >= self._needed
+        known = self._files.get(number) if self._has_log or not is_needed else None
+        suffix = LOG_SUFFIX if is_needed else HISTORY_SUFFIX
+        return known or segment_file(self._source, number, suffix)
 
     def _packed(self, number: int, info: SegmentInfo | None, header: bytes) -> Iterator[bytes]:
         parsed = unpack_segment_header(header)

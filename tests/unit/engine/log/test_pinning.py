@@ -11,6 +11,7 @@ from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.errors.catalogue import StoreCorrupt
 from hms.history.events import EventDecoder
 from hms.server import log_cleaning
+from hms.store.journal import Journal
 from hms.store.journal.reader import list_segments, read_store, verify
 from hms.store.journal.salvage import salvage
 from hms.store.journal.segment_manager import LogLimits
@@ -380,4 +381,25 @@ def test_a_delayed_message_that_is_lost_in_a_salvaged_store_keeps_no_node_from_b
     again = life(tmp_path / "saved", limits=NO_HISTORY)
     assert len(again.waiting()) == STANDING
     assert again.engine.state.queues["orders"].line.delayed_count == 0
+    again.close()
+
+
+def test_a_store_whose_log_is_gone_does_not_begin_anew(tmp_path):
+    """It booted empty, and wrote over its history; what is there of it can be salvaged."""
+    store = tmp_path / "store"
+    node = life(store)
+    standing(node)
+    churn(node, 3 * TURN)
+    before = node.waiting()
+    node.close()
+    for number in files(store, "log"):
+        (store / f"{number:016d}.log").unlink()
+
+    journal = Journal.open(store, segment_bytes=SEGMENT, node_uid=1)
+    with pytest.raises(StoreCorrupt, match="missing"):
+        list(journal.recover())
+    journal.close()
+    salvage(store, tmp_path / "saved")
+    again = life(tmp_path / "saved")
+    assert again.waiting() == before
     again.close()
