@@ -170,7 +170,7 @@ class Recovery:
         return [info for info in (*found, newest) if info.number >= self.oldest]
 
     def _check_new(self) -> None:
-        """Raise StoreCorrupt where there is no log, but what has left one: begun anew under the same
+        """Raise StoreCorrupt where there is no log, but what has left one: begun anew under these
         numbers, it would take the place of its history, and nobody would know of what waited."""
         history = segment_numbers(self._disk, self._directory, HISTORY_SUFFIX)
         last = max((*history, *self.pinned), default=0)

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
 
@@ -194,14 +195,14 @@ def test_a_file_that_cannot_be_read_again_leaves_no_descriptor_behind(tmp_path):
     part = files.begin(NAME, 10)
     files.write(part, 0, b"some")
     part.close()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
 
     for _ in range(3):
         disk.failing["pwritev"] = errno.ENOSPC
         with pytest.raises(SpoolFull):
             files.begin(NAME, 10)
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert files.begin(NAME, 10).written_bytes == 4
 
 

@@ -305,7 +305,7 @@ def test_damage_in_a_pinned_segment_is_found_and_salvaged(tmp_path):
     once_more.close()
 
 
-class _Killed(Exception):
+class _KilledError(Exception):
     """The process ends here."""
 
 
@@ -319,14 +319,14 @@ def test_a_crash_while_a_pinned_segment_is_told_of_again_loses_nothing(tmp_path,
 
     def killed(engine, segment, part, blocks, fx):
         if part and segment in again:
-            raise _Killed
+            raise _KilledError
         if not part and segment in engine.state.blocks.pinned:
             again.add(segment)
         pin(engine, segment, part, blocks, fx)
 
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "pin", killed)
-        with pytest.raises(_Killed):
+        with pytest.raises(_KilledError):
             churn(node, 10 * TURN)
     node.store.commit()
     node.close()
@@ -367,7 +367,9 @@ def test_a_delayed_message_that_is_lost_in_a_salvaged_store_keeps_no_node_from_b
     node.publish(1, [b"late" + BODY])
     (late,) = node.consume(1, 1)
     span = [(late.id, late.id)]
-    node.run(lambda fx, now: node.engine.give_back(1, 1, 0, span, Return.FAILED, now, fx, 3_600_000))
+    node.run(
+        lambda fx, now: node.engine.give_back(1, 1, 0, span, Return.FAILED, now, fx, 3_600_000)
+    )
     standing(node, first=10)
     churn(node, 3 * TURN)
     position = late.block.position(late.slot)
