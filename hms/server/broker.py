@@ -826,7 +826,9 @@ class Broker:
 
     def maintain(self) -> None:
         """Prepare the log's next segment; senders that wait for it go on."""
-        self._store.maintain()
+        with self._lock:  # effects of all that is durable are known to the releases
+            durable_lsn = self._store.durable_lsn
+        self._store.maintain(self.releases.behind(durable_lsn))
         self._progressed()
 
     # the node's own

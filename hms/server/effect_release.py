@@ -84,7 +84,7 @@ class EffectRelease:
         """By connection."""
         self._payloads_of, self._drop_file = payloads_of, drop_file
         self._lock = threading.Lock()
-        self._at_once: deque[list[Any]] = deque()
+        self._at_once: deque[tuple[int, list[Any]]] = deque()
         self._waiting: deque[tuple[int, list[Any], float]] = deque()
         self.confirmation = Histogram()
         """How long effects waited for the log, from when their batch was applied."""
@@ -101,7 +101,7 @@ class EffectRelease:
         must_wait = len(fx.records) > fx.unawaited or fx.must_wait
         is_any_waiting = self._held and self._released != self._added
         if not (must_wait or (is_any_waiting and self._is_behind(fx.out))):
-            self._at_once.append(fx.out)
+            self._at_once.append((last_lsn, fx.out))
             return False
         if self._released == self._added:
             self._held.clear()
@@ -142,7 +142,7 @@ class EffectRelease:
             outgoing = OutgoingFrames(self.native, self.doors, self._payloads_of)
             done = 0
             while self._at_once:
-                outgoing = self._sort(self._at_once.popleft(), outgoing, listeners)
+                outgoing = self._sort(self._at_once.popleft()[1], outgoing, listeners)
             while self._waiting and self._waiting[0][0] <= durable_lsn:
                 _, effects, since = self._waiting.popleft()
                 outgoing = self._sort(effects, outgoing, listeners)
@@ -154,6 +154,13 @@ class EffectRelease:
                 self.outlet.put(outgoing.frames())
             self._released += done
         return listeners
+
+    def behind(self, durable_lsn: int) -> int:
+        """Up to where the log is durable and no batch waits to go out: the body of a message that
+        left before is read by nobody. Without the engine's lock: who reads bodies takes it."""
+        with self._lock:
+            firsts = [line[0][0] for line in (self._at_once, self._waiting) if line]
+            return min([durable_lsn, *(lsn - 1 for lsn in firsts)])
 
     def _sort(
         self, effects: list[Any], outgoing: OutgoingFrames, listeners: list[Deliver]

@@ -119,8 +119,9 @@ class Store(Protocol):
     def sends_refused(self) -> str | None:
         """Why new persistent messages must be refused, or None (P10)."""
 
-    def maintain(self) -> None:
-        """Prepare space ahead of time; to be called by a storage worker."""
+    def maintain(self, read_lsn: int | None = None) -> None:
+        """Prepare space ahead of time; to be called by a storage worker. read_lsn: bodies of what
+        left up to there are read by nobody any more; None: of all that is durable."""
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of a record that is durable.

@@ -54,7 +54,7 @@ class MemoryStore:
     def sends_refused(self):
         return self.refusal
 
-    def maintain(self):
+    def maintain(self, _read_lsn=None):
         pass
 
     def read(self, position, size):

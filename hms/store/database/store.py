@@ -209,7 +209,7 @@ class DatabaseStore:
             return None
         return self._outage.refusal() or self._upkeep.shortage
 
-    def maintain(self) -> None:
+    def maintain(self, read_lsn: int | None = None) -> None:  # noqa: ARG002 - rows stay a while
         """Renew the lease, cut the history; while a commit is under way it does the former."""
         if not self._leader.acquire(blocking=False):
             return

@@ -275,20 +275,20 @@ class Journal:
         the next primary."""
         return self._preallocated.refusal if self._is_short else None
 
-    def maintain(self) -> None:
+    def maintain(self, read_lsn: int | None = None) -> None:
         """Let go of old segments and prepare spare and reserve; a full disk refuses sends, any
-        other failure is deadly. On a full disk the history gives way."""
+        other failure is deadly. On a full disk the history gives way. read_lsn: as of Store."""
         with self._deadly():
             if self._maintenance.acquire(blocking=False):
                 try:
                     if not self._is_closed:
-                        self._make_room()
+                        self._make_room(self.durable_lsn if read_lsn is None else read_lsn)
                 finally:
                     self._maintenance.release()
 
-    def _make_room(self) -> None:
+    def _make_room(self, lsn: int) -> None:
         self._segments.put_copies()
-        if self._segments.let_go(self.durable_lsn):
+        if self._segments.let_go(lsn):
             self._preallocated.retry()
         self._preallocated.maintain()
         while self._preallocated.is_out_of_space and self._segments.give_up_history():
@@ -462,7 +462,7 @@ class Journal:
         file that could not be made is made again: what failed once is not written again (P7)."""
         with suppress(NoFileError):
             return self._begin_segment(number, first_lsn, is_boot=True)
-        self._make_room()
+        self._make_room(self.durable_lsn)
         return self._begin_segment(number, first_lsn, is_boot=True)
 
     def _begin_segment(self, number: int, first_lsn: int, *, is_boot: bool = False) -> Segment:

@@ -114,6 +114,8 @@ class SegmentManager:
         """Bytes of the log, without segments that are clean already."""
         self.oldest = 0
         """Segments below this number are not needed; a header on the disk says so."""
+        self._oldest_lsn = 0
+        """What was needed of them was told again up to there."""
 
     def found(self, segments: Mapping[int, int], oldest: int, pinned: Mapping[int, int]) -> None:
         """What recovery saw: the sizes of the log's segments by number, and of pinned ones."""
@@ -139,6 +141,8 @@ class SegmentManager:
         with self._lock:
             self._sizes[number] = self._segment_bytes
             self._written += self._segment_bytes
+            if oldest > self.oldest and self._cleaned is not None:
+                self._oldest_lsn = self._cleaned[1]
             self.oldest = oldest
             self._count()
 
@@ -403,18 +407,20 @@ class SegmentManager:
             return True
         return any(lsn <= durable_lsn for lsn in list(self._emptied.values()))
 
-    def let_go(self, durable_lsn: int) -> bool:
+    def let_go(self, lsn: int) -> bool:
         """Give segments that are not needed to the history, or their space to new ones, and pinned
-        ones their name; whether there were any.
+        ones their name; whether there were any. lsn: up to there the log is durable, and nobody
+        reads any more what has left.
 
         One caller at a time, beside those that write and clean.
         """
         with self._lock:
             # Only now: a message whose end is not safe yet would be there again, and its body gone.
-            for number in [n for n, lsn in self._emptied.items() if lsn <= durable_lsn]:
+            for number in [n for n, last_lsn in self._emptied.items() if last_lsn <= lsn]:
                 del self._emptied[number]
                 self._pins.discard(number)
-            leaving = {n: size for n, size in self._sizes.items() if n < self.oldest}
+            oldest = self.oldest if self._oldest_lsn <= lsn else 0
+            leaving = {n: size for n, size in self._sizes.items() if n < oldest}
             pins = set(self._pins)
             leaving |= {n: size for n, size in self._pinned.items() if n not in pins}
         for number, size in sorted(leaving.items()):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from hms.constants import AckMode
 from hms.engine.log import paging
 from hms.engine.log.live_index import Block
 from hms.engine.messages import StoredMessage
@@ -11,6 +12,7 @@ from hms.engine.queue.settlement import Return
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.payloads import Payloads
 from hms.store.interface import SegmentGoneError
+from hms.store.journal.segment_manager import LogLimits
 from hms.wire.frames import DELIVER_HEAD, Kind
 from tests.support.journal_node import JournalNode
 
@@ -328,4 +330,33 @@ def test_a_letter_that_waits_for_its_time_in_the_log_alone_is_not_sent_back(tmp_
     assert (answers[0]["count"], answers[0]["skipped_ordered"]) == (0, 1)
     assert line.delayed.find(last.id) is last
     assert (line.waiting_count, line.out_count) == (0, 1)
+    node.close()
+
+
+def test_bodies_that_are_on_their_way_are_read_before_their_segment_goes(tmp_path, monkeypatch):
+    """Whoever acknowledges nothing has messages that ended with their delivery: the node stopped
+    when their segment was given back before they were sent."""
+    node = life(tmp_path, limits=LogLimits(history_bytes_max=0))
+    node.engine.open_session(1, 3, AckMode.NONE, "")
+    node.engine.open_producer(1, 9, 1, "queue", "late")
+    fill(node)
+    node.consume(9, 8, name="late")
+    for n in range(200):
+        node.publish(1 + 4 * n, [bytes(900)] * 4, producer=9)
+        node.acknowledge(node.credit(0, 9), 9)
+        node.credit(4, 9)
+    node.outlet.take("peer")
+    (pinned,) = tmp_path.glob("*.pinned")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "step", lambda: None)
+        node.consume(1, 100, session=3)
+    node.store.commit()
+    node.broker._clean()
+    node.broker.maintain()
+    node.broker.release(node.store.durable_lsn)
+
+    assert [b for data in said(node, Kind.DELIVER) for b in bodies_in(data)] == BODIES
+    node.broker.maintain()
+    assert not pinned.exists()
     node.close()
