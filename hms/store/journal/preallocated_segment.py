@@ -162,6 +162,20 @@ class PreallocatedSegment:
         finally:
             self._lock.release()
 
+    def lend(self) -> bool:
+        """Give the space of a file of the reserve back to the disk, for the little that has to be
+        written before a segment goes; False when it has space, or no file can be spared."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._reserve.look()
+            can_spare = self.is_out_of_space and self._reserve.count > 0 and self.files > 1
+            if can_spare:
+                self._reserve.drop()
+            return can_spare
+        finally:
+            self._lock.release()
+
     def close(self) -> None:
         """Close the file and leave it for the next boot; nothing is prepared from here on."""
         with self._lock:

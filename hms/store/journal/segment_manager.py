@@ -448,7 +448,7 @@ class SegmentManager:
         suffix = PINNED_SUFFIX if is_pinned else LOG_SUFFIX
         file = segment_file(self._directory, number, suffix)
         is_kept = self._is_kept(number) and (not is_pinned or self._has_successor(number))
-        if is_kept or not keep_audit(self._disk, file):
+        if is_kept or not self._keep_audit(file):
             # A pinned one has been trimmed: the size of what has left the log never changes, so
             # that a copy of it in which something was erased can take its place.
             self._history_bytes += size if is_pinned else trim(self._disk, file)
@@ -530,11 +530,18 @@ class SegmentManager:
     def _remove_history(self, number: int) -> bool:
         """False when its audit could not be kept."""
         file = segment_file(self._directory, number, HISTORY_SUFFIX)
-        if not keep_audit(self._disk, file):
+        if not self._keep_audit(file):
             return False
         self._forget(number)
         self._disk.unlink(file)
         return True
+
+    def _keep_audit(self, file: Path) -> bool:
+        """Whether a segment may go: its audit lies elsewhere. On a full disk there is room for that
+        in the reserve, which gets back more."""
+        return keep_audit(self._disk, file) or (
+            self._preallocated.lend() and keep_audit(self._disk, file)
+        )
 
     def _history(self) -> Iterator[tuple[int, int, float]]:
         """Number, size and age of each segment of the history; any of them may go meanwhile."""

@@ -4,6 +4,8 @@ import pytest
 
 from hms.engine.queue.settlement import Return
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.history.audit_trail import entries_of_log
+from hms.records.audit import AuditEntry
 from hms.server.broker import INTERNAL, TICK
 from hms.store.journal.segment_manager import LogLimits
 from tests.support.journal_node import JournalNode
@@ -224,4 +226,30 @@ def test_a_purge_makes_room_after_all_else_that_is_written_on_a_full_disk(tmp_pa
 
     assert node.store.sends_refused() is None
     assert store.fill(bytes(500), 8) > 50
+    node.close()
+
+
+def test_the_audit_of_segments_that_go_finds_room_on_a_full_disk(tmp_path):
+    """Others had taken the last byte of the disk: for want of the few that its audit takes the
+    history did not give way, and the node took nothing new for ever."""
+    store = Store(tmp_path)
+    node, sent = store.node, 0
+
+    def audit(fx, now_ms):
+        entry = AuditEntry(0, now_ms, "anna", "", "alter", "orders", "queue.alter", "", 0, 1, b"")
+        node.engine.state.audit.append(entry, fx)
+
+    while node.store.sends_refused() is None:
+        node.run(audit)
+        node.publish(store.sequence + sent, [bytes(500)] * 8)
+        sent += 8
+    store.disk.capacity = store.most = store.disk.used
+
+    assert store.drain() == sent
+    for _ in range(4):
+        store.tick()
+
+    assert node.store.sends_refused() is None
+    numbers = [one.number for one in entries_of_log(tmp_path)]
+    assert numbers == list(range(1, node.engine.state.audit.number + 1))
     node.close()
