@@ -33,7 +33,7 @@ from hms.engine.queue.file_references import Files
 from hms.engine.queue.settled_rest import SettledRest
 from hms.engine.schedule.schedules import Schedules
 from hms.engine.session.deduplication import RESERVE_IDS, DeduplicationState, MessageIds
-from hms.engine.session.session_objects import Connection, Consumer, Producer, Session
+from hms.engine.session.session_objects import Connection, Consumer, Producer, Session, Work
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.engine.topic import Delivery
 from hms.engine.topic.spreads import Spreads
@@ -141,11 +141,10 @@ class State:
         self.files, self.audit, self.spreads = Files(), AuditChain(), Spreads()
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
-        self.sessions_open = self.waiting_bytes = 0
+        self.sessions_open = self.waiting_bytes = self.temporaries_made = 0
         self.operator = self.operation = self.open_work_bytes = 0
         """The connection whose operation is done; which number it has in the audit, 0 for none;
         what open transactions held when it was counted (open_transactions.py)."""
-        self.temporaries_made = 0
         self.temporaries: dict[str, Queue] = {}
         """Queues that connections made for themselves (F-C6); the log knows nothing of them."""
         self.blocked = BlockedSends(settings.blocked_bytes_max, settings.blocked_ms_max)
@@ -161,6 +160,7 @@ class State:
         self.outgoing, self.awaiting_ids = Outgoing(), dict[Queue, deque[AwaitingPageIn]]()
         self.unfinished: deque[Callable[[Effects], bool]] = deque()
         """What ticks go on with: each does a slice, and tells whether there is more."""
+        self.returning: list[Work] = []  # of transactions that have ended, given back in slices
         self.endings: dict[int, Queue | Subscription] = {}  # see queue/purge_slices.py
         self.browsed, self.settled_rest, self._wakes = BrowsedPlaces(), SettledRest(), 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []

@@ -169,7 +169,8 @@ class _Commit(Waiting):
 
 def open_works(state: State) -> Iterator[Work]:
     """The work of every transaction that has not ended, each at least once: of sessions, of
-    branches, and of commits that wait for room."""
+    branches, of commits that wait for room, and what is given back in slices."""
+    yield from state.returning
     for connection in state.connections.values():
         yield from (session.work for session in connection.sessions.values())
     yield from (branch.work for branch in state.branches.by_xid.values())
@@ -369,10 +370,12 @@ def end_without_effect(state: State, work: Work, how: Return, fx: Effects) -> No
     def go_on(fx: Effects) -> bool:
         if undo_some(state, rest, how, fx):
             return True
+        state.returning.remove(rest)
         for place in undo(state, rest, how, fx):
             dispatch(state, place, fx)
         return False
 
+    state.returning.append(rest)
     if go_on(fx):
         state.unfinished.append(go_on)
 

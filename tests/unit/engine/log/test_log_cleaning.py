@@ -1,8 +1,11 @@
 """Cleaning: the log's oldest segments go, what is live in them stays."""
 
+from dataclasses import replace
+
 import pytest
 
 from hms.engine.queue.settlement import Return
+from hms.engine.session import transactions
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.history.events import EventDecoder
 from hms.store.journal.reader import list_segments, read_store
@@ -84,6 +87,30 @@ def test_a_message_keeps_its_counts_and_its_turn_when_it_is_moved(tmp_path):
     for id_, _, deliveries, attempts in expected:
         assert counts[id_] == (deliveries, attempts)
     assert all(counts[id_][0] >= 1 for id_ in out)
+    again.close()
+
+
+def test_what_a_transaction_gives_back_in_slices_counts_although_it_is_moved(tmp_path, monkeypatch):
+    """Moved between two slices it was told of as waiting: after a boot it was no redelivery."""
+    monkeypatch.setattr(transactions, "SLICE", 8)
+    node = JournalNode(tmp_path, replace(SETTINGS, transaction_idle_ms=1000), SEGMENT)
+    node.open_client()
+    node.publish(1, [b"%d" % i for i in range(20)])
+    node.acknowledge(node.consume(1, 20, session=2))
+    node.now_ms += 2000
+    node.run(lambda fx, now: node.engine.tick(now, fx, None))
+    assert node.engine.state.unfinished
+
+    node.run(lambda fx, now: node.engine.close_consumer(1, 1, now, fx))
+    node.broker._housekeeping._move_all(1)
+    while node.engine.state.unfinished:
+        node.tick()
+    before = node.waiting()
+    assert [deliveries for _, _, deliveries, _ in before] == [1] * 20
+    node.close()
+
+    again = life(tmp_path)
+    assert again.waiting() == before
     again.close()
 
 
