@@ -56,7 +56,8 @@ class Forked:
         with self._lock:
             if self.returncode is None:
                 code = int(os.read(self._end, 32) or -signal.SIGKILL)
-                self._warm.ask({"reap": self.pid})
+                with contextlib.suppress(OSError, ValueError):  # who forked it may have ended
+                    self._warm.ask({"reap": self.pid})
                 self.returncode = code
         return self.returncode
 
@@ -65,34 +66,10 @@ class Forked:
 
 
 class Warm:
-    """The process that forks nodes; the first of them starts it."""
+    """A process that forks nodes."""
 
-    def __init__(self):
-        self._door, self._process, self._variables = None, None, {}
-        self._lock = threading.Lock()
-
-    def popen(self, command, **options):
-        """A node, forked where that is the same."""
-        if command[: len(NODE)] != NODE or self._must_be_cold(command, options["env"]):
-            return subprocess.Popen(command, **options)
-        end, told = os.pipe()
-        try:
-            said = {"arguments": command[len(NODE) :], "env": options["env"]}
-            said["cwd"] = str(Path.cwd())
-            pid = self.ask(said, options["stdout"].fileno(), *options["pass_fds"], told)
-        finally:
-            os.close(told)
-        return Forked(self, pid, end)
-
-    def _must_be_cold(self, command, env):
-        with self._lock:
-            if self._door is None:
-                self._start(env)
-        config = Path(command[command.index("--config") + 1])
-        return _at_start(env) != self._variables or "security" in config.read_text()
-
-    def _start(self, env):
-        self._variables = _at_start(env)
+    def __init__(self, env):
+        self._lock, self.is_usable = threading.Lock(), True
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -102,35 +79,63 @@ class Warm:
                 start_new_session=True,
             )
 
+    def boot(self, arguments, options):
+        """A node; options: of subprocess.Popen."""
+        end, told = os.pipe()
+        try:
+            said = {"arguments": arguments, "env": options["env"], "cwd": str(Path.cwd())}
+            pid = self.ask(said, options["stdout"].fileno(), *options["pass_fds"], told)
+        finally:
+            os.close(told)
+        return Forked(self, pid, end)
+
     def ask(self, what, *descriptors):
-        """A number in answer."""
+        """A number in answer; who was interrupted before it came may have no other answer."""
         with self._lock:
-            socket.send_fds(self._door, [json.dumps(what).encode()], descriptors)
-            return int(self._door.recv(READ_BYTES))
+            try:
+                socket.send_fds(self._door, [json.dumps(what).encode()], descriptors)
+                return int(self._door.recv(READ_BYTES))
+            except BaseException:
+                self.is_usable = False
+                raise
 
     def close(self):
         """No more nodes; those that run go on."""
-        if self._door is not None:
-            self._door.close()
-            self._process.wait()
-
-
-def _at_start(env):
-    return {name: value for name, value in env.items() if name.startswith(AT_START)}
+        self._door.close()
+        self._process.wait()
 
 
 @contextlib.contextmanager
 def warm_nodes():
-    """Within the block hms.testing forks its nodes."""
+    """Within the block hms.testing forks its nodes; the first of them starts who forks."""
     from hms.testing import nodes
 
-    warm, plain = Warm(), nodes.subprocess
-    nodes.subprocess = SimpleNamespace(Popen=warm.popen, DEVNULL=plain.DEVNULL)
+    plain, env, made, lock = nodes.subprocess, nodes._environment(), [], threading.Lock()
+
+    def popen(command, **options):
+        if command[: len(NODE)] != NODE or _must_be_cold(command, options["env"], env):
+            return subprocess.Popen(command, **options)
+        with lock:
+            if not made or not made[-1].is_usable:
+                made.append(Warm(env))
+        return made[-1].boot(command[len(NODE) :], options)
+
+    nodes.subprocess = SimpleNamespace(Popen=popen, DEVNULL=plain.DEVNULL)
     try:
         yield
     finally:
         nodes.subprocess = plain
-        warm.close()
+        for one in made:
+            one.close()
+
+
+def _must_be_cold(command, env, begun_with):
+    config = Path(command[command.index("--config") + 1])
+    return _at_start(env) != _at_start(begun_with) or "security" in config.read_text()
+
+
+def _at_start(env):
+    return {name: value for name, value in env.items() if name.startswith(AT_START)}
 
 
 def main(door):
