@@ -17,9 +17,9 @@ IS_FULL = SIZE == "full"
 """Whether the tests of the cluster under faults run as long as docs/concepts/clustering.md says."""
 
 CONFIG = {"hms": {"queue": {"orders": {"GLOBAL": "Y", "GQTHR": 20, "GQMAXREQ": 50}}}}
-CONNECT = {"reconnect_interval_s": 0.1, "connect_timeout_s": 60, "request_timeout_s": 90}
 QUEUE = hms.Queue("orders")
-WAIT_S = 90
+WAIT_S = 200
+CONNECT = {"reconnect_interval_s": 0.1, "connect_timeout_s": 60, "request_timeout_s": WAIT_S}
 
 
 def await_up(cluster, count=None):

@@ -95,6 +95,6 @@ def submit(url: str, packed: Path, job: Path, *arguments: str) -> subprocess.Com
         text=True,
         env=environment(),
         cwd=packed.parent,
-        timeout=LATEST_S * 2,
+        timeout=LATEST_S * 6,
         check=False,
     )

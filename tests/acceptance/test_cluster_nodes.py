@@ -49,7 +49,7 @@ def test_a_consumer_gets_what_was_sent_to_other_nodes(cluster):
     assert {m.message_id[:2] for m in got} == {"01", "03"}
 
 
-@pytest.mark.timeout(600 if IS_FULL else 300)
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_or_doubled_when_each_node_is_killed_in_turn(cluster, record_property):
     """C04, C05: kill -9 under load on each side of the moves."""
     load = Load()

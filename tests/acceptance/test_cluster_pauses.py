@@ -24,7 +24,7 @@ def cluster(tmp_path_factory):
         yield booted
 
 
-@pytest.mark.timeout(600 if IS_FULL else 300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_node_that_stands_still_under_load_loses_and_doubles_nothing(
     role, cluster, record_property

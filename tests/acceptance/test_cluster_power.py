@@ -24,7 +24,7 @@ def kill_all(cluster):
         one.wait()
 
 
-@pytest.mark.timeout(600 if IS_FULL else 300)
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_or_doubled_when_all_nodes_lose_their_power(tmp_path, record_property):
     """C04: no other node has what one has confirmed, so its own sync has to be enough."""
     with node(

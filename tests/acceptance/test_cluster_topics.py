@@ -30,7 +30,7 @@ def lab():
     made.close()
 
 
-@pytest.mark.timeout(600 if IS_FULL else 300)
+@pytest.mark.timeout(900)
 def test_each_durable_subscriber_gets_all_once_while_links_are_cut_and_one_moves(
     lab, tmp_path, record_property
 ):

@@ -8,7 +8,7 @@ import random
 from contextlib import ExitStack, closing
 
 import pytest
-from global_queue_rig import IS_FULL, Load, await_up
+from global_queue_rig import Load, await_up
 from netns_rig import make_lab
 from partition_rig import NODES, SETUPS, Setup, cluster_in, run
 
@@ -45,7 +45,7 @@ def place(tmp_path_factory):
         yield made
 
 
-@pytest.mark.timeout(600 if IS_FULL else 300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("setup", SETUPS, ids=str)
 def test_a_cut_under_load_loses_and_splits_nothing(setup, place, record_property):
     """Whatever is under way when a link is cut is at one of its ends, and comes once."""

@@ -1,6 +1,7 @@
 """A subscriber that stopped, and one that is frozen, on a topic at full speed: on a real node.
 
 15,000 bytes times 10,000 messages are 143 MiB: whoever kept them for one of the two would show.
+The frozen one stays connected, however long the others take.
 """
 
 import signal
@@ -15,6 +16,7 @@ import hms
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIG = """
 [node.node1]
+heartbeat_s = 600
 max_pending_bytes = "4 MiB"
 max_message_bytes = "256 KiB"
 [hms.topic.news]

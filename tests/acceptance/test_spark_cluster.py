@@ -9,7 +9,7 @@ import hms
 import hms.testing
 from hms.history.package import write_package
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 CONFIG = {"hms": {"queue": {"orders": {}, "again": {}}}}
 COUNT = 6000

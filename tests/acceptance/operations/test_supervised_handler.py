@@ -89,7 +89,7 @@ def test_a_table_that_is_faulty_at_the_boot_is_told_and_the_node_boots(tmp_path)
         hms.connect(node.address) as connection,
     ):
         wait_until(lambda: f"{rules}:1" in node.log, WAIT_S)
-        assert "exit code 1" in handler_of(connection)["failing"]
+        wait_until(lambda: "exit code 1" in handler_of(connection)["failing"], WAIT_S)
         sent = dead_letter(node.address)
         rules.write_text(TABLE.format("manual"))
         wait_until(lambda: waiting(connection, "manual") == 1, WAIT_S)
