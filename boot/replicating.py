@@ -17,6 +17,7 @@ from hms.boot.config import load
 from hms.boot.entries import Config, Node
 from hms.boot.guarding import Guarding
 from hms.boot.hot_standby import HotStandby
+from hms.boot.monitoring.standby_figures import CopyFile
 from hms.boot.recovering import Applied, make_engine
 from hms.boot.secrets_of import password_of
 from hms.errors.catalogue import (
@@ -154,6 +155,8 @@ def lead(
             hot = None
             if config.replicas[group.me].standby == "HOT":
                 hot = HotStandby(REAL_DISK, node.store, lambda: make_engine(config, node))
+            told = CopyFile(node)
+            until_opened.callback(told.close)
             follower = Follower(
                 group,
                 node.store,
@@ -166,6 +169,7 @@ def lead(
                 limits=compose.log_limits(node),
                 learn=learn,
                 applies=NOTHING_APPLIED if hot is None else hot,
+                tells=told.tell,
             )
             about_us = node, arbiter, leadership, follower
             won, socket, group = _won(group, learn, *about_us, stands_by, pauses)

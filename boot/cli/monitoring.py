@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hms.boot.cli.target import Target, target_options
-from hms.boot.monitoring.families import exposition
+from hms.boot.monitoring.families import exposition, standby_text
 from hms.boot.monitoring.health import Health, health_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,17 @@ def _say_nagios(every: list[Health]) -> None:
     "--series-max", type=click.IntRange(100), default=20_000, show_default=True, help="At most."
 )
 def metrics(target: Target, names: tuple[str, ...], openmetrics: bool, series_max: int) -> None:
-    """The node's metrics as text for Prometheus, without HTTP."""
+    """The node's metrics as text for Prometheus, without HTTP.
+
+    Where this machine's process stands by: what is known here of it, its disk and its copy.
+    """
+    if not target.address and (node := _standing_by(target)) is not None:
+        from hms.boot.monitoring.standby_figures import figures_of  # noqa: PLC0415 - not for --help
+
+        figures = figures_of(node)
+        text = standby_text(figures, is_open=openmetrics)
+        click.echo(json.dumps(figures) if target.is_json else text, nl=target.is_json)
+        return
     said: dict[str, Any] = target.administer(
         "metrics.show", names=" ".join(names), limit=series_max
     )
@@ -98,6 +108,12 @@ def metrics(target: Target, names: tuple[str, ...], openmetrics: bool, series_ma
         click.echo(json.dumps(said))
         return
     click.echo(exposition(said, series_max=series_max, is_open=openmetrics), nl=False)
+
+
+def _standing_by(target: Target) -> "Node | None":
+    """The node, where this machine's process waits for another one that leads."""
+    node = target.config().node(target.node_name)
+    return node if health_of(node).state == "standby" else None
 
 
 @click.command()
@@ -118,6 +134,7 @@ def web(
     """
     if target.address:
         raise click.UsageError("hms web reads the node's health on its machine, by --config")
+    from hms.boot.monitoring.standby_figures import SharedFigures  # noqa: PLC0415 - the same
     from hms.boot.web.console import Console  # noqa: PLC0415 - the help loads no messaging
     from hms.boot.web.console_files import Files  # noqa: PLC0415
     from hms.boot.web.console_history import History  # noqa: PLC0415
@@ -157,12 +174,19 @@ def web(
         files.group,
         History(_history_of(target, config, node)).group,
         Rules(config.letter_handlers_of(node), lambda: int(time.time() * 1000)).group,
+        *about_node.groups,
     )
     console = Console(
         node.name, lambda: health_of(node), sessions, groups, about_node.pages, about_node.orders
     )
     site = Site(
-        node.name, lambda: health_of(node), link, " ".join(names), series_max, console.handle
+        node.name,
+        lambda: health_of(node),
+        link,
+        " ".join(names),
+        series_max,
+        console.handle,
+        SharedFigures(node),
     )
     try:
         server = WebServer(host, int(port), site.handle, frozenset(hosts), uploads=console.uploads)

@@ -5,5 +5,6 @@ vitals       the thread that writes it, and feeds systemd's watchdog
 watch        looks for conditions that become alerts
 health       live, ready, or why not
 families     metrics as text
+standby_figures  what a machine knows whose process stands by
 rates        what changed between two looks
 """

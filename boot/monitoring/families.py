@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-__all__ = ["CONTENT_TYPE", "OPENMETRICS_TYPE", "SERIES_OF_A_PLACE", "down_text", "exposition"]
+__all__ = [
+    "CONTENT_TYPE",
+    "OPENMETRICS_TYPE",
+    "SERIES_OF_A_PLACE",
+    "down_text",
+    "exposition",
+    "standby_text",
+]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -76,6 +83,61 @@ def down_text(node: str, *, is_open: bool = False) -> str:
     """Of a node that does not answer."""
     lines = _written(*_gauge("up", "1 when the node answers.", 0), {"node": node}, is_open=is_open)
     return "\n".join([*lines, *(["# EOF"] if is_open else []), ""])
+
+
+def standby_text(
+    said: Mapping[str, Any], *, is_open: bool = False, is_of_places: bool = False
+) -> str:
+    """Of a machine whose process stands by, as figures_of() has it: nothing of what the node does,
+    which the one that leads tells, so that nothing is counted twice."""
+    labels = {"node": said["node"]} | ({"replica": said["replica"]} if said["replica"] else {})
+    families = [] if is_of_places else list(_standby_families(said))
+    lines = [line for one in families for line in _written(*one, labels, is_open=is_open)]
+    return "\n".join([*lines, *(["# EOF"] if is_open else []), ""])
+
+
+def _standby_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    state: list[Sample] = [("", {"state": "standby"}, 1.0)]
+    yield "hms_node_state", "gauge", "1 for the state that the process is in.", state
+    info = {"version": said["version"], "store": said["store"]}
+    yield "hms_build_info", "gauge", "What runs.", [("", info, 1.0)]
+    for part, counters, gauges in (
+        ("process", _PROCESS_COUNTERS, _PROCESS),
+        ("disk", {}, _DISK),
+        ("copy", _COPY_COUNTERS, _COPY),
+    ):
+        found = said.get(part, {})
+        for key, (name, text) in gauges.items():
+            if found.get(key) is not None:
+                yield _gauge(name, text, float(found[key]))
+        for key, (name, text) in counters.items():
+            if key in found:
+                yield _counter(name, text, found[key])
+
+
+_PROCESS_COUNTERS = {"cpu_s": ("process_cpu_seconds", "Processor time of this process.")}
+_PROCESS = {
+    "start_s": ("process_start_time_seconds", "When this process was started."),
+    "resident_bytes": ("process_resident_memory_bytes", "Memory of this process."),
+    "descriptors": ("process_open_fds", "Descriptors that this process has open."),
+}
+_DISK = {
+    "log_bytes": ("store_bytes", "What the log takes on the disk."),
+    "pinned_bytes": ("store_pinned_bytes", "What segments take in which messages wait for long."),
+    "segments": ("segments", "Segments of the log."),
+    "history_bytes": ("history_bytes", "What the history takes on the disk."),
+    "free_bytes": ("store_free_bytes", "What is left of the store's disk."),
+    "total_bytes": ("store_disk_bytes", "The size of the store's disk."),
+}
+_COPY = {
+    "epoch": ("replica_epoch", "The highest epoch that this copy has promised."),
+    "is_in_sync": ("replica_follows", "1 while this copy had all when it was told so last."),
+    "silent_s": ("replica_silence_seconds", "Since the primary said something last."),
+    "confirmed_segment": ("replica_confirmed_segment", "Where the confirmed log ends: segment."),
+    "confirmed_offset": ("replica_confirmed_offset_bytes", "And the offset in it."),
+    "damaged": ("replica_damaged_segments", "Segments of this copy that are damaged."),
+}
+_COPY_COUNTERS = {"refused": ("replica_refused_frames", "Frames of primaries that were refused.")}
 
 
 def _families(said: Mapping[str, Any]) -> Iterator[Family]:

@@ -1,13 +1,13 @@
 """What each address of hms web answers.
 
 /livez  /readyz  /healthz       from the node's state file, without asking the node
-/metrics                        sums over all destinations
+/metrics                        sums over all destinations; of a machine that stands by what it has
 /metrics/destinations           a series for each destination whose name matches ?name=PATTERN
 """
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +17,7 @@ from hms.boot.monitoring.families import (
     SERIES_OF_A_PLACE,
     down_text,
     exposition,
+    standby_text,
 )
 from hms.boot.monitoring.health import Health
 from hms.boot.web.http_server import Answer, Request
@@ -29,12 +30,15 @@ NAMES_MAX = 1000
 GZIP_FROM = 1400
 GONE = ("down", "failed", "starting", "recovering")
 """It takes no connections; to find that out would take as long as a connection may."""
+STANDBY = "standby"
 JSON_TYPE = "application/json"
+NOTHING: Mapping[str, Any] = {"node": "", "replica": "", "version": "", "store": ""}
 
 
 class Site:
     """handle() in any thread. health: of the node, now; names: patterns of destinations that
-    /metrics shows too; series_max: the most series of one answer."""
+    /metrics shows too; series_max: the most series of one answer; figures: of the process of this
+    machine while it stands by."""
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class Site:
         names: str = "",
         series_max: int = 20_000,
         console: Callable[[Request], Answer | None] = lambda _: None,
+        figures: Callable[[], Mapping[str, Any]] = lambda: NOTHING,
     ) -> None:
         self._node = node
         self._health = health
@@ -51,6 +56,7 @@ class Site:
         self._names = names
         self._series_max = series_max
         self._console = console
+        self._figures = figures
         self._routes: dict[str, Callable[[Request], Answer]] = {
             "/livez": self._live,
             "/readyz": self._ready,
@@ -100,8 +106,11 @@ class Site:
     def _exposed(self, request: Request, names: str, *, is_of_places: bool = False) -> Answer:
         is_open = "application/openmetrics-text" in request.headers.get("accept", "")
         kind = OPENMETRICS_TYPE if is_open else CONTENT_TYPE
-        limit = self._series_max // SERIES_OF_A_PLACE
-        if self._health().state in GONE:
+        limit, state = self._series_max // SERIES_OF_A_PLACE, self._health().state
+        if state == STANDBY:  # who is asked for the node's figures is the one that leads
+            about = standby_text(self._figures(), is_open=is_open, is_of_places=is_of_places)
+            return Answer(about.encode(), kind)
+        if state in GONE:
             return Answer(down_text(self._node, is_open=is_open).encode(), kind)
         try:
             said: dict[str, Any] = self._link.ask("metrics.show", names=names, limit=limit)

@@ -1,8 +1,10 @@
 """What metrics tell of a node with copies."""
 
 import re
+import time
+from contextlib import contextmanager
 
-from tests.acceptance.ha_rig import WAIT_S, hms_command
+from tests.acceptance.ha_rig import WAIT_S, connect, hms_command
 from tests.acceptance.pair_rig import arbiter, pair
 from tests.support.waiting import wait_until
 
@@ -30,3 +32,56 @@ def test_metrics_tell_of_each_copy_whether_it_counts_and_how_far_it_is_behind(tm
         two.b.kill()
         wait_until(lambda: told(two.a)["failures_survived"] == 0, WAIT_S)
         wait_until(lambda: told(two.a)['in_sync,replica="b"'] == 0, WAIT_S)
+
+
+@contextmanager
+def booted_by_command(one):
+    """As an operator does it: what stands by has the file of its process."""
+    code, said = hms_command(one, "boot")
+    assert code == 0, said
+    try:
+        yield
+    finally:
+        hms_command(one, "down")
+
+
+def test_a_machine_that_stands_by_tells_of_its_own_copy(tmp_path):
+    """Its scrape was answered by the one that leads: a sum over machines counted all twice, and
+    nobody saw a standby whose disk was full or that had lost its primary."""
+    with arbiter(tmp_path) as decided_by, pair(tmp_path, decided_by) as two:
+        two.a.boot()
+        with booted_by_command(two.b):
+            two.wait_for_both()
+            with connect(two.a) as connection, connection.session() as session:
+                session.producer("orders").send(bytes(5000))
+            it_tells(two)
+            two.a.kill()
+            wait_until(lambda: 'hms_up{node="node1"} 1' in hms_command(two.b, "metrics")[1], WAIT_S)
+
+
+def it_tells(two):
+    """Of machine b, which stands by, and of a, which leads."""
+
+    def told(one):
+        code, said = hms_command(one, "metrics")
+        assert code == 0, said
+        found = re.findall(r"^hms_(\w+){(.*?)} (\S+)$", said, re.MULTILINE)
+        return {name + "," + labels: float(value) for name, labels, value in found}
+
+    mine = 'node="node1",replica="b"'
+    wait_until(lambda: told(two.b).get(f"replica_follows,{mine}") == 1, WAIT_S)
+    said = told(two.b)
+    assert said[f'node_state,{mine},state="standby"'] == 1
+    assert said[f"replica_epoch,{mine}"] == 1
+    assert said[f"replica_damaged_segments,{mine}"] == 0
+    assert said[f"replica_refused_frames_total,{mine}"] == 0
+    assert said[f"replica_silence_seconds,{mine}"] < WAIT_S
+    assert said[f"store_bytes,{mine}"] >= 5000
+    assert 0 < said[f"store_free_bytes,{mine}"] < said[f"store_disk_bytes,{mine}"]
+    assert said[f"process_resident_memory_bytes,{mine}"] > 1 << 20
+    assert said[f"process_open_fds,{mine}"] > 5
+    assert 0 < said[f"process_start_time_seconds,{mine}"] <= time.time()
+    assert not [name for name in said if name.startswith(("messages", "up", "all_"))]
+    leads = told(two.a)
+    assert leads['messages_received_total,node="node1",durable="true"'] == 1
+    assert not [name for name in leads if "standby" in name or name.startswith("process_")]

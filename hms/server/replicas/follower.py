@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import structs
 
@@ -117,6 +117,10 @@ class AppliesNothing:
 NOTHING_APPLIED: Final = AppliesNothing()
 
 
+def _tells_nobody(_said: Mapping[str, Any]) -> None:
+    """Nobody wants to know."""
+
+
 class Follower:
     """One copy, until it leads; one thread. waits: told what is waited for; pauses: told now and
     then that it goes on."""
@@ -136,8 +140,10 @@ class Follower:
         limits: LogLimits = NO_LIMITS,
         learn: Callable[[], Mapping[str, Peer]] = dict,
         applies: Applies = NOTHING_APPLIED,
+        tells: Callable[[Mapping[str, Any]], None] = _tells_nobody,
     ) -> None:
-        """learn: the replicas as hms.conf has them now."""
+        """learn: the replicas as hms.conf has them now; tells: what describe() says, after each
+        turn."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._leadership, self._state = leadership, state
         self._waits, self._pauses = waits, pauses
@@ -149,7 +155,8 @@ class Follower:
         self._link: FollowerLink | None = None
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
-        self._is_resumed = False
+        self._is_resumed = self._is_whole = False
+        self._tells = tells
         self._unanswered = 0
         """So many times it has joined since a primary answered."""
         self._is_lost = False
@@ -171,6 +178,7 @@ class Follower:
             while True:
                 if (won := self.step(pause_s)) is not None:
                     return won
+                self._tells(self.describe())
         except OSError as fault:
             detail = f"{self._folder}: {fault.strerror or fault}"
             raise StoreFailed(detail=detail, path=str(self._folder)) from fault
@@ -202,6 +210,20 @@ class Follower:
         is_idle = self._taken == taken
         self._has_more = self._applies.turn(self._confirmed.place, is_idle=is_idle)
         return None
+
+    def describe(self) -> dict[str, Any]:
+        """What this copy knows of itself, from memory. heard_s: when its primary said something
+        last, by the clock of now_s(); is_in_sync: it had all when it was told so last."""
+        heard_s = self._heard_s if self._heard_s > float("-inf") else None
+        segment, offset = self._confirmed.place
+        return {
+            "epoch": self._leadership.promised,
+            "is_in_sync": self._is_whole and not self._is_lost and not self._leadership.is_left,
+            "heard_s": heard_s,
+            "confirmed_segment": segment,
+            "confirmed_offset": offset,
+            "refused": self.refused,
+        }
 
     def end(self) -> None:
         """Let go of the link and the files."""
@@ -330,7 +352,7 @@ class Follower:
         return primary in self._group.peers
 
     def _join(self) -> None:
-        self._joined_s, self._is_resumed = self._clock_s(), False
+        self._joined_s, self._is_resumed, self._is_whole = self._clock_s(), False, False
         self._taken = self._mark = 0
         self._marks.again()
         self._may_be_repaired = True
@@ -410,6 +432,7 @@ class Follower:
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1
                 self.copy.is_whole()
+                self._is_whole = True
                 self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
             case _:
                 self._read_by_others(said)

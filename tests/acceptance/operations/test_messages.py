@@ -646,7 +646,8 @@ def test_a_command_for_all_nodes_is_done_at_each_and_tells_of_each(tmp_path):
 
     def configure(*addresses):
         sections = [
-            f'[node.N{n}]\nlisten = ["{address}"]\nstore = "store{n}"\nHMSINDEX = {n}\n'
+            f'[node.N{n}]\nlisten = ["{address}"]\nstore = "store{n}"\n'
+            f'[svrgroup.G{n}]\nNODENAME = "N{n}"\nSVGTYPE = "HMS"\nHMSINDEX = {n}\n'
             for n, address in enumerate(addresses, 1)
         ]
         file.write_text("\n".join([*sections, "[hms.queue.orders]", "[hms.queue.late]"]))

@@ -243,6 +243,30 @@ def test_a_node_that_does_not_answer_is_down_and_asked_anew(serve, site):
     assert link.asked == 3
 
 
+def test_a_machine_that_stands_by_asks_nobody_and_tells_what_it_has(serve, site):
+    """Who answers for its node is on another machine, and is scraped there."""
+    _, link, _, _ = site
+    waits = Health("N1", "standby", is_live=True, is_ready=False, text="stands by")
+    said = {"node": "N1", "replica": "b", "version": "1", "store": "journal"}
+    said |= {"disk": {"free_bytes": 7}, "copy": {"epoch": 3, "is_in_sync": True, "refused": 2}}
+    pages = Site("N1", lambda: waits, link, figures=lambda: said)
+    server = serve(pages.handle)
+    body = _get(server, "/metrics")[1].decode()
+    for line in (
+        'hms_node_state{node="N1",replica="b",state="standby"} 1',
+        'hms_store_free_bytes{node="N1",replica="b"} 7',
+        'hms_replica_follows{node="N1",replica="b"} 1',
+        'hms_replica_refused_frames_total{node="N1",replica="b"} 2',
+    ):
+        assert line in body.splitlines()
+    assert "hms_up" not in body
+    assert "hms_process" not in body
+    assert _get(server, "/metrics/destinations?name=*")[1] == b""
+    openmetrics = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    assert _get(server, "/metrics", **openmetrics)[1].endswith(b"# EOF\n")
+    assert link.asked == 0
+
+
 def test_what_there_is_not_is_said(serve, site):
     """Each wrong request has an answer of its own."""
     server = serve(site[3].handle)

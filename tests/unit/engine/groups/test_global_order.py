@@ -228,7 +228,7 @@ def test_an_operator_takes_a_message_out_of_an_order_only_when_told_to_break_it(
 
 def test_a_gathered_group_stays_whole_however_its_order_is_broken(rig):
     """Its parts are worth nothing alone."""
-    rig.send("1", "lists", JMSXGroupID="g", JMSXGroupSeq=1)
+    rig.send("1", "lists", GROUP_NAME="g", GROUP_NUMBERING=1)
     asked = {"place": "queue:lists", "to": "late", "is_all": True, "is_order_broken": True}
     said = rig.run(lambda fx: rig.engine.administer("message.move", asked, rig.now_ms, fx))
     assert (said["count"], said["skipped_ordered"]) == (0, 1)
