@@ -23,6 +23,8 @@ def listening(config: Config, node: Node) -> list[ListenAt]:
         for address in node.listen:
             if address.startswith("ipc://") and (said := _fault_of(address.removeprefix("ipc://"))):
                 raise InvalidArgument(what=f"listening at {address}", detail=said)
+    if node.ipc_group is not None and not int(node.ipc_mode, 8) & stat.S_IWGRP:
+        log.warning("ipc_group: ipc_mode %s lets no group in, 0660 does", node.ipc_mode)
     return [_listen_at(config, node, address) for address in node.listen]
 
 

@@ -1,6 +1,5 @@
 """Faults between sections of hms.conf: names that lead nowhere, things that two nodes share."""
 
-import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -159,10 +158,6 @@ def _check_secured(nodes: list[Found], listeners: list[Found], report: Report) -
         if node.values["audit_anchor"] is not None and node.values["security"] is None:
             text = f"{node.title} audit_anchor: an open node has no audit; security is missing"
             report.add((*node.path, "audit_anchor"), text)
-        if node.values["ipc_group"] is not None and not _lets_group_in(node):
-            mode = node.values["ipc_mode"]
-            text = f'{node.title} ipc_group: ipc_mode {mode} lets no group in; make it "0660"'
-            report.add((*node.path, "ipc_group"), text)
         if not node.is_good("listen"):
             continue
         listen, path = node.values["listen"], (*node.path, "listen")
@@ -174,11 +169,6 @@ def _check_secured(nodes: list[Found], listeners: list[Found], report: Report) -
         if "://" not in listen[0]:
             text = "the first one is an address of this machine, such as ipc:///PATH"
             report.add(path, f"{node.title} listen: {text}")
-
-
-def _lets_group_in(node: Found) -> bool:
-    """To connect takes the right to write."""
-    return not node.is_good("ipc_mode") or bool(int(node.values["ipc_mode"], 8) & stat.S_IWGRP)
 
 
 def _listen_fault(address: str, known: tuple[str, ...], *, is_secured: bool) -> str:

@@ -107,7 +107,7 @@ def _begun(connection: Any, by: str, reason: str) -> int:
 
 def _ended(connection: Any, order: int, rows: list[_Place], *, is_json: bool) -> None:
     counts = {word: sum(getattr(row, word) for row in rows) for word in _Place._fields[1:]}
-    connection.administer("erasure.end", {"order": order, **counts})
+    connection.administer("erasure.end", {"begun": order, **counts})
     if order and not is_json:
         click.echo(f"Record {order} of the audit has the reason.", err=True)
 

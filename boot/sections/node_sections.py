@@ -90,7 +90,7 @@ class Node(Named, frozen=True, kw_only=True):
     ipc_group: Annotated[
         GroupName | None, key(otherwise="none: that of the node's user", example="hms-clients")
     ] = None
-    """The group of that file; the node's user has to be in it, and ipc_mode let the group in."""
+    """The group of that file, which the node's user is in; ipc_mode 0660 lets it in."""
     security: Annotated[
         Path | None,
         key(

@@ -243,9 +243,9 @@ class BeginErasure(Operation, frozen=True):
 
 
 class EndErasure(Operation, frozen=True):
-    """What came of it, over all places. order: the number of its begin in the audit."""
+    """What came of it, over all places. begun: the number of its begin in the audit."""
 
-    order: U63 = 0
+    begun: U63 = 0
     found: U63 = 0
     erased: U63 = 0
     pending: U63 = 0

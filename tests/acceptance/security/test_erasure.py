@@ -277,7 +277,7 @@ def test_the_audit_has_why_and_what_came_of_it(node):
     assert json.loads(begun["arguments"]) == {"reason": "letter 7", "by": "property"}
     assert "message.delete" in {row["command"] for row in steps}
     counts = json.loads(ended["arguments"])
-    assert (ended["command"], counts["order"]) == ("erasure.end", number)
+    assert (ended["command"], counts["begun"]) == ("erasure.end", number)
     assert counts["found"] == counts["erased"] > 0
     assert not [row for row in rows if "bob" in row["arguments"]]
 

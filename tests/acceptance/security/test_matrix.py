@@ -128,6 +128,8 @@ NEEDS = {
     "resource.report": ["recover transaction:*"],
     "log.seal": ["operate node:NODE1"],
     "log.erase": ["operate node:NODE1"],
+    "erasure.begin": ["operate node:NODE1"],
+    "erasure.end": ["operate node:NODE1"],
     "store.finalize": ["operate node:NODE1"],
     **{f"backup.{verb}": ["operate node:NODE1"] for verb in ("create", "verify")},
     "cluster.status": ["view node:NODE1"],
@@ -168,7 +170,7 @@ ARGUMENTS = {
     "role.list": {},
     "backup.verify": {"backup": "/backup/1"},
     "erasure.begin": {"reason": "asked for in letter 7"},
-    "erasure.end": {"order": 1},
+    "erasure.end": {"begun": 1},
 }
 EVERYTHING = [
     f"{action} {kind}:{'#' if kind == 'topic' else '*'}"
