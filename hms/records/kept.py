@@ -59,11 +59,12 @@ class ProducerTaken(msgspec.Struct, frozen=True, array_like=True):
 
 class Memory(msgspec.Struct, frozen=True, array_like=True):
     """Producers, (client, session, number) of commits, and packed xids of branches that were
-    committed, least recently used first."""
+    committed, least recently used first. is_partial: others were forgotten."""
 
     producers: Sequence[ProducerTaken] = ()
     commits: Sequence[tuple[int, int, int]] = ()
     branches: Sequence[bytes] = ()
+    is_partial: bool = False
 
 
 def moved(

@@ -251,6 +251,8 @@ def restate(state: State, keys: Sequence[tuple[int, int]], fx: Effects) -> None:
     per_record = MEMORY_BYTES // TAKEN_BYTES
     for start in range(0, len(commits), per_record):
         fx.records.append(memory(Memory(commits=commits[start : start + per_record])))
+    if state.memories.has_forgotten:  # what told of those goes with the old segments
+        fx.records.append(memory(Memory(is_partial=True)))
 
 
 def _chunks(producers: Iterable[ProducerTaken]) -> Iterator[list[ProducerTaken]]:

@@ -226,12 +226,15 @@ class DeduplicationState:
         self._open.pop((client_uid, handle), None)
         self._take_idle((client_uid, handle))
 
-    def producer(self, client_uid: int, handle: int) -> ProducerMemory:
-        """The memory of a producer that is looked at, new if it is not known."""
+    def producer(self, client_uid: int, handle: int, first_sequence: int = 1) -> ProducerMemory:
+        """The memory of a producer that is looked at, new if it is not known. first_sequence: of
+        what it sends now; one that is not known any more may have sent what is before that."""
         key = (client_uid, handle)
         found = self._open.get(key) or self._idle.get(key)
         if found is None:
             found = ProducerMemory()
+            if self.has_forgotten:
+                found.forgotten = max(first_sequence - 1, 0)
             self._keep(key, found)
         elif key in self._idle:
             self._idle.move_to_end(key)
@@ -246,7 +249,7 @@ class DeduplicationState:
         self, client_uid: int, handle: int, first_sequence: int, taken: Taken, batches_max: int
     ) -> None:
         """A batch of a producer was taken, that may be idle."""
-        memory = self.producer(client_uid, handle)
+        memory = self.producer(client_uid, handle, first_sequence)
         before = memory.idle_bytes
         memory.remember(first_sequence, taken, batches_max)
         self._has_grown((client_uid, handle), memory.idle_bytes - before)
@@ -380,6 +383,7 @@ class DeduplicationState:
 
     def restore(self, remembered: Memory) -> None:
         """Take over what the log restated."""
+        self.has_forgotten = self.has_forgotten or remembered.is_partial
         for producer in remembered.producers:
             memory = self.producer(producer.client_uid, producer.handle)
             before = memory.idle_bytes

@@ -36,6 +36,8 @@ class Remembered:
         self._commits: OrderedDict[tuple[int, int], int] = OrderedDict()
         self._changed: dict[tuple[int, int], _Producer] = {}
         self._commits_changed: dict[tuple[int, int], CommitRow | None] = {}
+        self._has_forgotten = False
+        """Producers, in this boot or before it."""
 
     # at boot
 
@@ -46,6 +48,7 @@ class Remembered:
             found.setdefault((row.client_uid, row.producer), []).append(row)
         by_use = sorted(found, key=lambda key: max(row.lsn for row in found[key]))
         taken = [self._restored(key, found[key]) for key in by_use]
+        self._has_forgotten = len(taken) >= self._entries_max
         last = sorted(commits, key=lambda row: row.lsn)
         self._commits.update(((row.client_uid, row.session), row.number) for row in last)
         numbers = [row[:3] for row in last]
@@ -67,7 +70,7 @@ class Remembered:
         """A batch was taken."""
         key = (record.client_uid, record.producer)
         taken = (record.first_message_id, record.timestamp_ms, record.message_count)
-        producer = self._producer(key)
+        producer = self._producer(key, record.first_sequence)
         self._add(producer, BatchRow(*key, record.first_sequence, *taken, 0, lsn))
         while len(producer.firsts) > self._batches_max:
             first = producer.firsts.pop(0)
@@ -114,11 +117,14 @@ class Remembered:
             forgotten,
         )
 
-    def _producer(self, key: tuple[int, int]) -> _Producer:
-        """Known or new, used last now."""
+    def _producer(self, key: tuple[int, int], first_sequence: int = 1) -> _Producer:
+        """Known or new, used last now; one that may have been forgotten may have sent what is
+        before that number."""
         producer = self._producers.get(key)
         if producer is None:
             producer = self._producers[key] = _Producer()
+            if self._has_forgotten:
+                producer.forgotten = max(first_sequence - 1, 0)
             if key in self._changed:  # forgotten a moment ago: its rows go nevertheless
                 producer.rows = self._changed[key].rows
             if len(self._producers) > self._entries_max:
@@ -132,6 +138,7 @@ class Remembered:
         key, oldest = self._producers.popitem(last=False)
         oldest.rows.update(dict.fromkeys(oldest.firsts))
         self._changed[key] = oldest
+        self._has_forgotten = True
 
     @staticmethod
     def _add(producer: _Producer, row: BatchRow) -> None:

@@ -122,6 +122,20 @@ def test_the_producer_used_least_recently_is_forgotten():
     assert [key[1] for key in changes.batches_gone] == [2]
 
 
+def test_a_producer_that_was_forgotten_is_not_known_from_its_first_number_on():
+    """Its node knew it, as it was connected; after a boot a repeat of what was before was stored
+    again."""
+    remembered = Remembered(batches_max=2, entries_max=2)
+    for lsn, producer in enumerate((1, 2, 3)):
+        taken(remembered, producer, 1, lsn)
+    taken(remembered, 1, 6, 3)
+
+    changes = remembered.take_changes()
+
+    of_it = {row.producer: (row.first_sequence, row.forgotten) for row in changes.batches}
+    assert of_it == {3: (1, 0), 1: (6, 5)}
+
+
 # owners
 
 

@@ -193,3 +193,47 @@ def test_what_a_lost_client_repeats_is_recognised_while_it_is_remembered(boots):
     shown = rig.engine.administer("queue.show", {"name": "orders"}, 1000, Effects())
     assert shown["waiting"] == waiting
     assert rig.engine.is_remembered(1, 2)
+
+
+def _waiting(rig):
+    return rig.engine.administer("queue.show", {"name": "orders"}, 1000, Effects())["waiting"]
+
+
+def test_what_a_boot_pushed_out_between_two_sends_of_one_producer_is_in_doubt():
+    """All count as away while a log is read, also those that were connected: the second send made
+    a producer known again that was new to all appearance, and the first one was stored twice."""
+    rig = EngineRig(producers_remembered=5)
+    _send(rig, 1, 1)
+    _crowd(rig, 8)
+    _send(rig, 1, 2)
+    rig.start()
+    _lose(rig)
+    waiting = _waiting(rig)
+
+    _come_back(rig, sent_before=2)
+
+    with pytest.raises(hms.SendInDoubt):
+        _send(rig, 1, 1)
+    _send(rig, 1, 2)
+    _send(rig, 1, 3)
+    assert _waiting(rig) == waiting + 1
+
+
+def test_that_some_were_forgotten_is_known_after_a_boot_too():
+    """Those that had pushed it out came back and closed; the log that told of it was cleaned. After
+    a boot nothing told that somebody is missing, and what it repeated was stored twice."""
+    rig = EngineRig(producers_remembered=5)
+    _send(rig, 1, 1)
+    _lose(rig)
+    _crowd(rig, 8)
+    rig.log.clear()
+    rig.run(lambda fx: rig.engine.restate(rig.engine.remembered()[-2:], fx))
+    rig.start()
+    _lose(rig)
+    assert len(rig.engine.remembered()) < 5
+
+    _come_back(rig, sent_before=1)
+
+    with pytest.raises(hms.SendInDoubt):
+        _send(rig, 1, 1)
+    assert _waiting(rig) == 0
