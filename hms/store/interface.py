@@ -161,7 +161,7 @@ class Store(Protocol):
 
     @property
     def is_turn_due(self) -> bool:
-        """Space is scarce, and a new segment would let several old ones go at once."""
+        """A new segment would let many old ones go at once; several, where space is scarce."""
 
     def turn(self) -> bool:
         """Let the next record begin a new segment when that is due; whether it will."""

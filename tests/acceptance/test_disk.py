@@ -262,3 +262,23 @@ def test_a_second_node_on_one_store_is_refused(tmp_path):
         ):
             raise AssertionError("it booted")
         assert running.is_running
+
+
+def test_a_node_that_is_booted_more_often_than_it_fills_a_segment_reads_no_long_log(tmp_path):
+    """What is cleaned leaves the log with the next segment: none was begun between two boots, and
+    each boot read, and kept, all that there ever was."""
+    folder = tmp_path / "store"
+
+    def segments():
+        return [file for file in folder.glob("*.log") if file.stem.isdigit()]
+
+    with node(store=folder, config=SMALL) as running:
+        for _ in range(18):
+            with hms.connect(running.address) as conn, conn.session() as session:
+                session.producer("orders").send_many([BODY] * 40)
+                consumer = session.consumer("orders")
+                for _ in range(40):
+                    assert consumer.receive(30) is not None
+            running.stop()
+            running.boot()
+        wait_until(lambda: len(segments()) <= 14)

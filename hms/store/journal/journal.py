@@ -385,7 +385,7 @@ class Journal:
 
     @property
     def is_turn_due(self) -> bool:
-        """A new segment would free the space of several at once, and it is scarce."""
+        """A new segment would let many go at once; several, where space is scarce."""
         return self._segment is not None and self._failure is None and self._segments.is_turn_due
 
     def turn(self) -> bool:

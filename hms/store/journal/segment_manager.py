@@ -45,6 +45,8 @@ long before it fills its bytes."""
 SCARCE_MIN: Final = 2
 """While space is scarce a log of so many segments is left as it is, and not fewer are freed by a
 segment that is begun for their sake."""
+TURN_MIN: Final = 8
+"""When so many are clean one is begun for their sake, also while there is space."""
 
 
 _log = logging.getLogger("hms.store")
@@ -264,9 +266,10 @@ class SegmentManager:
 
     @property
     def is_turn_due(self) -> bool:
-        """Space is scarce, and so many segments are clean that it pays to begin a new one."""
+        """So many segments are clean that it pays to begin a new one; sooner while space is scarce.
+        A node that is booted more often than it fills a segment would read them all each time."""
         cleaned = self._cleaned
-        if not self._is_scarce or cleaned is None:
+        if cleaned is None or not (self._is_scarce or cleaned[0] - self.oldest >= TURN_MIN):
             return False
         return len(self._freed_from(cleaned[0])) >= SCARCE_MIN
 
