@@ -16,6 +16,7 @@ import hms
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIG = """
 [node.node1]
+# The frozen one is not taken for lost, however slow the machine is.
 heartbeat_s = 600
 max_pending_bytes = "4 MiB"
 max_message_bytes = "256 KiB"

@@ -65,10 +65,11 @@ def test_wrong_flags_and_wrong_types_are_refused_by_their_numbers():
 
 @pytest.mark.usefixtures("connected")
 def test_a_late_reply_never_becomes_the_reply_of_another_call(tmp_path):
-    """TPETIME: what the service answers afterwards is dropped."""
+    """TPETIME: what the service answers afterwards is dropped. On a busy machine the node's own
+    word comes later than GRACE_S, and the caller says that the node is silent."""
     os.mkfifo(tmp_path / "pipe")
     tpmon.tpset_timeout(1)
-    with pytest.raises(hms.ServiceTimeout):
+    with pytest.raises((hms.ServiceTimeout, hms.NodeSilent)):
         tpmon.tpcall("MEET", str(tmp_path / "pipe"))
     tpmon.tpset_timeout(0)
     late = tpmon.tpacall("ECHO", "mine")
