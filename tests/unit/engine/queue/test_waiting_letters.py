@@ -2,10 +2,11 @@
 
 import pytest
 
+from hms.engine.effects import FileDropped
 from hms.engine.engine import Return
 from hms.engine.queue import pending_list
 from hms.engine.settings import DestinationSettings
-from hms.wire.packed_messages import ROW, pack_messages
+from hms.wire.packed_messages import KIND_FILE, ROW, Head, encode_head, pack_messages
 from tests.support.engine_rig import EngineRig, delivered
 
 DESTINATIONS = (
@@ -15,6 +16,7 @@ DESTINATIONS = (
     DestinationSettings("topic", "news", redelivery_limit=1, dead_letter="kept"),
 )
 STANDING = 30
+FILE = "0" * 32
 
 
 @pytest.fixture
@@ -131,3 +133,22 @@ def test_what_expired_waits_too(rig):
 
     assert ids(rig)[-1] == waiting.id
     assert rig.engine.state.queues["orders"].line.counters.expired == 1
+
+
+def test_a_file_stays_while_the_letter_that_names_it_waits(rig):
+    """Nothing else names it meanwhile: it was dropped as one whose last message has left."""
+    rig.engine.file_stored(FILE, rig.now_ms)
+    head = encode_head(Head({}, node={"$File": FILE}))
+    row = ROW.pack(len(head), 1, 0, 0, 4, KIND_FILE, 0, 0)
+    given = 1, 5, 1, 1, 1, True, memoryview(row + head + b"x")
+    rig.run(lambda fx: rig.engine.send(*given, rig.now_ms, fx))
+    (message,) = rig.consume(1)
+
+    fail(rig, 1, message)
+    dropped = rig.run(rig.engine.count_files).out
+    ticked(rig)
+    dropped += rig.run(rig.engine.count_files).out
+
+    assert not [effect for effect in dropped if isinstance(effect, FileDropped)]
+    assert rig.engine.state.files.since_ms == {FILE: 0}
+    assert ids(rig)[-1] == message.id
