@@ -134,6 +134,20 @@ def test_a_session_of_another_connection_joins_the_next_transaction_too(running,
         assert "rolled back" not in _waiting(conn, "sent")
 
 
+def test_a_session_whose_connection_is_lost_for_good_joins_no_transaction(running, conn):
+    """It could not, and so no transaction of its thread could begin, at any connection."""
+    lost = hms.connect(running.address)
+    session = lost.session(xa=True)
+    with lost.lock:
+        lost.driver.stop(hms.ConnectionLost(address="here", reason="it is cut"), 0)
+
+    with conn.transaction(timeout_s=30):
+        conn.call("LOOK", {"n": 1})
+
+    assert not session.state.is_closed
+    lost.close()
+
+
 async def _cancelled_while_its_end_waits(address):
     """A block whose end waits for a thread of the loop's, of which all are busy."""
     loop, is_over = asyncio.get_running_loop(), threading.Event()

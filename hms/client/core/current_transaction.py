@@ -75,8 +75,9 @@ def opened(session: Any) -> None:
 
 def sessions(connection: Any) -> list[Any]:
     """The XA sessions of this thread that join a transaction of a connection: all that are open on
-    it, and those of other connections that work in no branch of somebody else's."""
-    known = [s for s in _sessions.get() or () if not s.state.is_closed]
+    it, and those of other connections that work in no branch of somebody else's. What was lost for
+    good with its connection, and was not closed, joins none."""
+    known = [s for s in _sessions.get() or () if not (s.state.is_closed or s.requests.is_ended)]
     return [s for s in known if s.connection is connection or not s.resource.is_working]
 
 
