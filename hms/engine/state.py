@@ -300,7 +300,9 @@ class State:
                 self.places[made.number] = made
             self.guard(made)
         elif definition.kind == "topic":
-            topic = self._make_topic(definition)
+            topic, before = self._make_topic(definition), self.topics.get(definition.name)
+            if before is not None and before is not self.space.base:
+                self.undefine_destination(before)  # the log may tell of its heir before
             self.space.define(topic, self.now_ms)
             self.guard(topic)
         elif definition.kind == SCHEDULED:

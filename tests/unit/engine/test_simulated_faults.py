@@ -112,6 +112,29 @@ def test_a_subscription_is_found_although_a_segment_told_of_it_before_the_old_on
     assert subscription.consumers
 
 
+def test_a_topic_that_a_segment_told_of_before_the_old_one_ended_counts_alone():
+    """The old one of its name could not be found any more, and its attributes held for ever."""
+    rig = EngineRig()
+
+    def administer(verb, **asked):
+        asked["name"] = "prices"
+        rig.run(lambda fx: rig.engine.administer(verb, asked, rig.now_ms, fx))
+
+    administer("topic.create", redelivery_limit=3)
+    at = len(rig.log)
+    administer("topic.delete")
+    administer("topic.create", redelivery_limit=7)
+    known = rig.engine.dictionary()
+    rig.log.insert(at, (known.type, b"".join(known.parts)))
+
+    rig.start()
+
+    space = rig.engine.state.space
+    assert space.objects.nearest("prices") is space.topics["prices"]
+    administer("topic.delete")
+    assert space.objects.nearest("prices") is None
+
+
 def test_a_transaction_without_persistent_messages_is_remembered_over_a_crash():
     """Else a client whose commit got no reply is told that it had no effect, and others saw it."""
     rig = EngineRig()
