@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from hms.records import Definition, RecordType, Sent, Snapshot, dictionary, ranges, sent
 from hms.store.journal import Journal
+from hms.store.journal.disk import REAL_DISK
 from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
 ORDERS, NEWS, BILLING = 1, 2, 3
@@ -36,8 +37,8 @@ def write(journal, *records):
         journal.maintain()
 
 
-def begin(path, segment_bytes=64 * 1024, node_uid=1):
-    journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=node_uid)
+def begin(path, segment_bytes=64 * 1024, node_uid=1, disk=REAL_DISK):
+    journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=node_uid, disk=disk)
     assert list(journal.recover()) == []
     first = dictionary(Snapshot(DEFINITIONS))
     journal.start(lambda: (int(first.type), first.events, first.parts))
