@@ -408,7 +408,8 @@ def test_an_arbiter_that_is_away_stops_take_overs_and_no_traffic(tmp_path, kind,
             server.start()
             sender.wait_for(5)
             sender.end()
-            record_property("figures", {"away_s": AWAY_S, "confirmed": len(sender.confirmed)})
+            figures = {"arbiter": kind, "away_s": AWAY_S, "confirmed": len(sender.confirmed)}
+            record_property("figures", figures)
 
             assert said_by(b)["epoch"] == 2
             assert bodies(b) == sender.confirmed
