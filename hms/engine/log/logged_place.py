@@ -145,7 +145,11 @@ class LoggedPlace:
             self.due[message.id] = stay.due_ms
 
     def delay(self, ids: Sequence[int], due_ms: int) -> None:
-        """Those of them that wait do so for their time."""
+        """Those of them that wait do so for their time; 0: it is over."""
+        if not due_ms:
+            for message_id in ids:
+                self.due.pop(message_id, None)
+            return
         self.open_in([(message_id, message_id) for message_id in ids])
         self.due.update((message_id, due_ms) for message_id in ids if message_id in self.waiting)
 

@@ -302,11 +302,12 @@ class Recovery(StateTables):
         self._lives += event.what == "booted"
 
     def _delayed(self, runs: Sequence[PinnedRun]) -> None:
-        """For when messages wait that came back: returns of an older release do not say it."""
+        """For when messages wait that came back: returns of an older release do not say it. Those
+        of which it is not said any more have had their time."""
         for run in runs:
             for stay in run.stays:
                 logged = self.places.get(stay.number)
-                if stay.due_ms and logged is not None:
+                if logged is not None and (stay.due_ms or logged.due):
                     logged.delay([message_id for message_id, _ in run.each()], stay.due_ms)
 
     def _holds_pinned(self, batch: PinnedBatch) -> bool:

@@ -95,7 +95,9 @@ def some_work(node, rng, turn):
             out = node.engine.state.connections[1].consumers[1].out.values()
             spans = [(one.id, one.id) for one in list(out)[: rng.randrange(9)]]
             how = rng.choice((Return.FAILED, Return.RELEASED))
-            node.run(lambda fx, now: node.engine.give_back(1, 1, 0, spans, how, now, fx))
+            delay_ms = rng.choice((0, 2, 40, 60_000))
+            given = 1, 1, 0, spans, how, node.now_ms
+            node.run(lambda fx, _: node.engine.give_back(*given, fx, delay_ms))
     node.now_ms += 3
     if rng.randrange(3) == 0:
         node.tick()

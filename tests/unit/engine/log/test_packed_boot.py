@@ -261,6 +261,7 @@ def everything(engine):
             (m.id, m.seq, m.payload, m.length, line.history.get(m.id), m.holders)
             for m in line.in_order()
         ]
+        waiting += sorted((m.id, line.due_ms(m), line.history.get(m.id)) for m in line.delayed)
         lying = [m.block.position(m.slot) for m in line.everything()]
         found.append((number, waiting, lying, line.waiting_count, line.size_bytes))
     blocks = state.blocks
