@@ -299,6 +299,7 @@ class Recovery(StateTables):
 
     def node_event(self, event: NodeEvent) -> None:
         """A new life of the node begins."""
+        super().node_event(event)
         self._lives += event.what == "booted"
 
     def _delayed(self, runs: Sequence[PinnedRun]) -> None:
