@@ -196,10 +196,10 @@ def test_a_transaction_at_the_next_node_is_named_after_that_one():
         addresses = [first.address, second.address]
         with hms.connect(addresses, request_timeout_s=WAIT_S) as conn:
             place = place_of(conn)
-            at_first = place.log.node_uid
+            at_first, its_log = place.log.node_uid, place.blocking.log_id
             with conn.transaction(timeout_s=30) as begun:
                 first.kill()
-                wait_until(lambda: conn.node_name and conn.link.address == second.address, WAIT_S)
+                wait_until(lambda: place.blocking.log_id not in (its_log, None, b""), WAIT_S)
                 assert begun.state == 0
             with hms.connect(second.address) as other:
                 assert place.log.node_uid == place_of(other).log.node_uid != at_first
