@@ -449,7 +449,7 @@ def test_a_full_disk_ends_a_backup_and_leaves_nothing(tmp_path, monkeypatch):
         with hms.connect(node.address) as connection, connection.session() as session:
             session.producer("orders").send(b"one")
 
-        def full(source, target, pace):
+        def full(source, target, *_):
             target.write_bytes(b"half")
             raise OSError(errno.ENOSPC, "No space left on device")
 
