@@ -490,7 +490,7 @@ def test_a_postgresql_that_stands_still_is_unknown_and_goes_on(postgres):
     """Its machine acknowledges what comes, so nothing but the time says that no answer will."""
     one = PostgresqlArbiter(postgres.url, "d", "still", BRIEF_S)
     one.begin(FIRST)
-    process = one._connection.info.backend_pid
+    process = one._statements._connection.info.backend_pid
     os.kill(process, signal.SIGSTOP)
     try:
         with ThreadPoolExecutor() as pool:

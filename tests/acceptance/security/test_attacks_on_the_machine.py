@@ -267,7 +267,8 @@ WRONG = 10_000 if ATTACKS_FULL else 500
 def test_at_13_beside_a_flood_of_wrong_logins_a_node_serves_the_others(tmp_path, told, addresses):
     """With the limits that are the default; and a user logs in by password meanwhile."""
     place = Place(tmp_path)
-    strict = SecuritySettings(fail_delay_ms=20)
+    cheap = {"password_passes": 1, "password_memory_kib": 8 << 10}  # as their hashes are
+    strict = SecuritySettings(fail_delay_ms=20, **cheap)
     users = {**place.held.user, "victim": UserEntry(password=place.held.user["other"].password)}
     held = REPLACE(place.held, security=strict, user=users)
     with secured_node(tmp_path, held, place.config) as place.node, ExitStack() as stack:
