@@ -47,7 +47,8 @@ def test_a_copy_has_of_what_was_sealed_early_what_its_primary_has(tmp_path):
         assert max(map(len, history(two.b).values())) < SEGMENT_BYTES / 8
         two.a.kill()
         assert bodies(two.b) == [b"last"]
-        assert readable(two.b) == [*(b"%d" % number for number in range(ROUNDS)), b"last"]
+        sent = [*(b"%d" % number for number in range(ROUNDS)), b"last"]
+        wait_until(lambda: readable(two.b) == sent, WAIT_S)
         two.b.stop()
         for one in two.machines:
             assert examine(one.store).damages == []
