@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from hms.testing.nodes import TestNode
 from tests.support.effort import tries
 from tests.support.warm_nodes import warm_nodes
+
+LOG_LINES = 30
 
 # Where it is set, each process that a test starts compiles every module anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -42,6 +45,18 @@ def pytest_collection_finish():
     for garbage, in a process that plays clients with heartbeats."""
     gc.enable()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """A test that fails shows what its nodes said last: a race may not come again."""
+    report = yield
+    if report.failed:
+        nodes = [one for one in gc.get_objects() if type(one) is TestNode and one.log_file.exists()]
+        for node in nodes:
+            last = node.log.splitlines()[-LOG_LINES:]
+            report.sections.append((f"end of {node.log_file}", "\n".join(last)))
+    return report
 
 
 _ROOT = Path(__file__).resolve().parent.parent
