@@ -62,8 +62,9 @@ def repair(target: Target, yes: bool, timeout_s: float) -> None:
         click.get_current_context().exit(1)
 
 
-def own_copy(node: "Node", now: "Configuration") -> dict[str, Any]:
-    """What this machine's copy is, and what is known to be damaged of it."""
+def own_copy(node: "Node", now: "Configuration | None") -> dict[str, Any]:
+    """What this machine's copy is, and what is known to be damaged of it. now: None where the
+    arbiter does not say."""
     from hms.errors.catalogue import ReplicaUnknown  # noqa: PLC0415 - not for --help
     from hms.server.replicas.copy_state import read_state  # noqa: PLC0415
     from hms.server.replicas.damage import read_damages  # noqa: PLC0415
@@ -77,11 +78,14 @@ def own_copy(node: "Node", now: "Configuration") -> dict[str, Any]:
     damage = [f"segment {d.segment}, offset {d.offset}: {d.detail}" for d in known.values()]
     if state is None:
         return {"copy": "none", "damage": damage}
-    mine = next((one for one in now.members if one.copy_id == state.copy_id), None)
+    members = [] if now is None else now.members
+    mine = next((one for one in members if one.copy_id == state.copy_id), None)
     if mine is not None and state.starts < mine.start:
         words = f"went back: it started {state.starts} times, {mine.start} are known"
     elif damage:
         words = "damaged"
+    elif now is None:
+        words = "unknown: the arbiter does not say whether it counts"
     else:
         words = "counts" if mine is not None else "does not count"
     return {"copy": words, "damage": damage}

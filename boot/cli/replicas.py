@@ -147,17 +147,23 @@ def _tell_members(
 @target_options
 @WATCH
 def status(target: Target, watch_s: float | None) -> None:
-    """Show who leads, which copies count and what they have. Exit code 1: there is one copy only,
-    or nobody leads."""
+    """Show who leads, which copies count and what they have; while the arbiter does not answer,
+    what this machine knows. Exit code 1: there is one copy only, nobody leads, or nobody can tell.
+    """
     if not again_and_again(lambda: _show_standing(target), watch_s):
         click.get_current_context().exit(1)
 
 
 def _show_standing(target: Target) -> bool:
     """Whether somebody leads, and one copy is to spare."""
-    from hms.server.replicas.promises import promises_needed  # noqa: PLC0415 - not for --help
+    from hms.errors.catalogue import ArbiterUnavailable  # noqa: PLC0415 - not for --help
+    from hms.server.replicas.promises import promises_needed  # noqa: PLC0415
 
-    config, node, standing = standing_of(target)
+    try:
+        config, node, standing = standing_of(target)
+    except ArbiterUnavailable as fault:
+        _show_alone(target, fault)
+        return False
     now, leader = standing.configuration, standing.leader
     members = [one.name for one in now.members]
     said: dict[str, Any] = {
@@ -176,14 +182,24 @@ def _show_standing(target: Target) -> bool:
         "set_aside": _set_aside(node),
         **own_copy(node, now),
     }
-    rows = _rows(config, node)
+    _show_copies(target, said, _rows(config, node))
+    return leader is not None and len(members) > 1
+
+
+def _show_alone(target: Target, fault: Exception) -> None:
+    """What this machine knows of its own copy while the arbiter does not answer."""
+    config, node = _node(target)
+    said = {"node": node.name, "arbiter": str(fault), "set_aside": _set_aside(node)}
+    _show_copies(target, {**said, **own_copy(node, None)}, _rows(config, node))
+
+
+def _show_copies(target: Target, said: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     if target.is_json:
         show_values(target, {**said, "replicas": rows})
-    else:
-        show_values(target, said)
-        click.echo()
-        show_table(target, rows, empty="this machine does not run the node")
-    return leader is not None and len(members) > 1
+        return
+    show_values(target, said)
+    click.echo()
+    show_table(target, rows, empty="this machine does not run the node")
 
 
 @click.command()

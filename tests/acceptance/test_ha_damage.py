@@ -118,7 +118,7 @@ def test_a_bit_in_a_cold_segment_is_found_and_repaired_wherever_it_is(two):
     flip(place_of(leader, name), HEADER_BYTES + 40)
     with connect(leader) as connection:
         wait_until(lambda: "copy_damaged" in str(connection.administer("alert.list")), WAIT_S)
-    assert '"copy": "damaged"' in status(leader)
+    wait_until(lambda: '"copy": "damaged"' in status(leader), WAIT_S)
     assert "leads" in hms_command(leader, "replica", "repair")[1]
     assert hms_command(leader, "switchover")[0] == 0
     wait_until(lambda: is_repaired(leader, follower, name), WAIT_S)
@@ -146,7 +146,7 @@ def test_a_copy_that_lacks_what_was_confirmed_does_not_lead(two, which):
 
     damaged.boot()
     wait_until(lambda: "segment" in hms_command(damaged, "replica", "status")[1], WAIT_S)
-    assert '"copy": "damaged"' in status(damaged)
+    wait_until(lambda: '"copy": "damaged"' in status(damaged), WAIT_S)
     other.boot()
     two.wait_for_both()
 
@@ -175,7 +175,7 @@ def test_a_copy_from_yesterday_is_refused_and_replaced(two, tmp_path):
 
     with pytest.raises(BootFailed, match="HMS-5068"):
         follower.boot()
-    assert "went back" in status(follower)
+    wait_until(lambda: "went back" in status(follower), WAIT_S)
     code, said = hms_command(follower, "replica", "repair", "--yes")
     assert (code, "store.aside-1" in said) == (0, True), said
     follower.boot()
