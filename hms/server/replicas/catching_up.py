@@ -2,13 +2,14 @@
 
 A segment's header has its epoch and number, and an epoch one writer: two segments with equal
 headers are beginnings of the same bytes. So a copy keeps every segment whose header is that of the
-primary's, and drops the others, which the primary let go after all was confirmed that replaces
-them; or nobody adopted them, and nothing in them was confirmed: those are set aside. In the last
-ones that stay it may have bytes that no later
-primary adopted, or lack some: it goes on at the smaller end, and is cut where the primary's ends.
+primary's, in its log or its history, and drops the others, which the primary let go after all was
+confirmed that replaces them; or nobody adopted them, and nothing in them was confirmed: those are
+set aside. In the last ones that stay it may have bytes that no later primary adopted, or lack
+some: it goes on at the smaller end, and is cut where the primary's ends.
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
@@ -25,9 +26,18 @@ class Plan(NamedTuple):
     diverged: list[int]
 
 
-def plan(theirs: Mapping[int, bytes], ends: Mapping[int, int], ours: Mapping[int, bytes]) -> Plan:
-    """Theirs and ours: headers by number. ends: of those of theirs that may not be whole."""
-    others = sorted(number for number, header in theirs.items() if ours.get(number) != header)
+def plan(
+    theirs: Mapping[int, bytes],
+    ends: Mapping[int, int],
+    ours: Mapping[int, bytes],
+    left: Mapping[int, bytes] = MappingProxyType({}),
+) -> Plan:
+    """Theirs and ours: headers by number. ends: of those of theirs that may not be whole. left: of
+    those that only our history keeps. They stay there too, for its history, but for the newest,
+    which may end too early."""
+    last = max(theirs, default=0)
+    keeps = {**{n: header for n, header in left.items() if n != last}, **ours}
+    others = sorted(number for number, header in theirs.items() if keeps.get(number) != header)
     newest = max(ours, default=0)
     diverged = [number for number in others if number in ours or number > newest]
     drop = [number for number in others if number not in diverged]

@@ -422,6 +422,7 @@ class Follower:
             case Fence():
                 return self._promised(envelope.epoch)
             case Rejoin():
+                self._unanswered = 0
                 self.copy.sync()
                 self._join()
             case Resume():

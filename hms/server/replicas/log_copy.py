@@ -102,7 +102,9 @@ class LogCopy:
         zeros behind it."""
         self._damaged: Mapping[int, int] = {}
         self._coming: set[int] = set()
-        """Damaged segments that come again with the log, whatever their names are by then."""
+        """Damaged segments that come again with the log, or with the history that they left for."""
+        self._came: set[int] = set()
+        """Those of them that came with the log, whatever their names are by then."""
         self._anew: set[int] = set()
         """Damaged segments that have come again."""
         self.newest = 0
@@ -134,7 +136,7 @@ class LogCopy:
                 ends[number] = min(offset, ends.get(number, offset))
         history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
         past = [number for number in history if number not in damaged]
-        self._coming = set(damaged) - set(history)
+        self._coming, self._came = set(damaged) - set(history), set()
         return Join(copy_id, promised, headers, ends, self._whole_files(), past)
 
     def _end(self, number: int) -> int:
@@ -168,7 +170,7 @@ class LogCopy:
 
     def is_whole(self) -> None:
         """Every segment of the log has come."""
-        self._anew |= self._coming
+        self._anew |= self._came
         self.newest = self.newest_now()
 
     def newest_now(self) -> int:
@@ -285,6 +287,8 @@ class LogCopy:
                 self._zero(said.number, self._record_at(said.number, said.offset + differs))
         write_all(self._disk, fd, [data], said.offset)
         self._unsynced.add(said.number)
+        if said.number in self._coming:
+            self._came.add(said.number)
         if said.number in self.written:
             end = said.offset + len(data)
             self.written[said.number] = max(end, self.written[said.number])

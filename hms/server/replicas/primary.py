@@ -150,7 +150,7 @@ class _Link:
     @property
     def knows_all(self) -> bool:
         """Whether it takes frames that the release before does not have, and would hang up for."""
-        return not self.is_before or bool(self.formats)
+        return not self.is_before
 
     def can_read(self, log_format: int) -> bool:
         """Whether it could lead with a log of that format."""
@@ -785,6 +785,9 @@ class Primary:
         if isinstance(said, Mark):
             self._marks.take(said.mark)
             return
+        if isinstance(said, Reads) and link.is_before:
+            self._begin_anew(link)  # it is of this release, and was not answered in time
+            return
         with self._changed:
             self._confirmation.heard(copy_id, self._clock_s())
             match said:
@@ -884,14 +887,16 @@ class Primary:
         with self._changed:
             for old in [o for o in self._links.values() if o.member.copy_id == said.copy_id]:
                 del self._links[old.route]
-            wanted = self._headers_now()
-            found = plan(said.segments, said.ends, wanted)
+            wanted = self._headers_now()  # before the history: what is let go in between is in both
+            history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
+            left = self._headers_left(sorted({*history} & {*said.segments}))
+            found = plan(said.segments, said.ends, wanted, left)
             link.todo.extend(found.lacking)
             link.ends = said.ends
             here = self._files_here()
             link.files.extend(sorted(here - files))
-            history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
             theirs = {*(history if said.past is None else said.past), *said.segments}
+            theirs -= {*said.ends}  # the damaged ones
             link.past.extend(sorted(set(history) - theirs, reverse=True))
             is_fit = not (found.drop or found.diverged)
             if is_fit:
@@ -921,6 +926,15 @@ class Primary:
                     self._headers[number] = header, self._disk.size(fd)
             if number in self._headers:
                 found[number] = self._headers[number][0]
+        return found
+
+    def _headers_left(self, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Of segments that only the history keeps."""
+        found: dict[int, bytes] = {}
+        for number in numbers:
+            file = segment_file(self._folder, number, HISTORY_SUFFIX)
+            with suppress(FileNotFoundError), opened(self._disk, file, READ) as fd:
+                found[number] = self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
         return found
 
     def _files_here(self) -> set[str]:

@@ -2,9 +2,10 @@
 
 import shutil
 from types import SimpleNamespace
+from zlib import crc32
 
 from hms.server.replicas.damage import check_segment
-from hms.server.replicas.frames import Cut, Keep, Segment
+from hms.server.replicas.frames import Cut, Keep, PastPart, Segment, Write
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy
 from hms.server.replicas.primary import Primary
 from hms.store.journal.disk import REAL_DISK
@@ -91,10 +92,32 @@ def test_a_damaged_segment_that_leaves_the_log_while_it_comes_again_has_come(tmp
     _append(journal, bytes(100))
     journal.close()
     copy = LogCopy(REAL_DISK, tmp_path)
+    data = all_files(REAL_DISK, tmp_path)[1].read_bytes()[SEGMENT_HEADER_BYTES:]
     copy.joins("1" * 32, 1, {1: SEGMENT_HEADER_BYTES})
+    copy.take(Write(0, 1, SEGMENT_HEADER_BYTES, crc32(data)), data)
     copy.take(Keep(0, 2, [], [1]), b"")
     copy.is_whole()
 
     assert all_files(REAL_DISK, tmp_path)[1].suffix == ".history"
+    assert copy.taken_anew() == [1]
+    copy.close()
+
+
+def test_a_damaged_segment_that_the_primary_let_go_comes_with_the_history(tmp_path):
+    """Until then it is not looked at again, nor said to be damaged at the primary."""
+    journal = _begun(tmp_path, 1)
+    _append(journal, bytes(100))
+    journal.seal()
+    _append(journal, bytes(100))
+    journal.close()
+    copy = LogCopy(REAL_DISK, tmp_path)
+    copy.joins("1" * 32, 1, {1: SEGMENT_HEADER_BYTES})
+    data = all_files(REAL_DISK, tmp_path)[1].read_bytes()
+    copy.take(Keep(0, 2, [], [1]), b"")
+    copy.is_whole()
+    assert copy.taken_anew() == []
+
+    copy.take(PastPart(1, 0, is_last=True, crc=crc32(data)), data)
+
     assert copy.taken_anew() == [1]
     copy.close()

@@ -24,6 +24,8 @@ from hms.server.replicas.frames import (
     Envelope,
     Join,
     Reads,
+    Rejoin,
+    before,
     decode,
     encode,
 )
@@ -234,3 +236,19 @@ def test_who_is_to_lead_is_not_removed(pair):
 
     with pytest.raises(ReplicaChangeRefused, match="it is to lead"):
         pair.primary.remove("a")
+
+
+def test_a_copy_of_this_release_that_joined_like_one_before_is_asked_to_join_again(tmp_path):
+    """It was not answered in time three times, as while a primary begins. What it has of the
+    history was not said: it got nothing of that as long as the link stood."""
+    two = Pair(tmp_path)
+    two.says(before(Join(A.copy_id, 3, {}, {}, [], [])))
+    two.answers(two.writes())
+    assert Rejoin() not in two.told
+
+    two.says(Reads([two.primary._format]))
+    assert two.told[-1] == Rejoin()
+
+    two.says(Join(A.copy_id, 3, {}, {}, [], []))
+    two.says(Reads([two.primary._format]))
+    assert two.told.count(Rejoin()) == 1

@@ -179,6 +179,16 @@ def test_a_copy_keeps_what_has_the_same_writer_and_drops_the_rest():
     assert plan({}, {}, ours) == ([], [1, 2, 3], [])
 
 
+def test_a_copy_keeps_what_its_primary_has_in_its_history_by_now():
+    """It was dropped, and came again with the history, if it did: a history had a gap meanwhile."""
+    ours, left = {3: b"3a"}, {1: b"1a", 2: b"2a"}
+
+    theirs = {1: b"1a", 2: b"2a", 3: b"3a"}
+    assert plan(theirs, {3: 99, 1: 64}, ours, left) == ([], [3], [])
+    assert plan({1: b"1b", 2: b"2a", 3: b"3a"}, {3: 99}, ours, left) == ([1], [], [])
+    assert plan({1: b"1a", 2: b"2a"}, {2: 99}, ours, left) == ([2], [], [])
+
+
 def test_a_copy_goes_on_before_the_place_of_a_seal():
     """It may have a record where we have one."""
     assert resumes_at(1000, 400) == 368
