@@ -15,7 +15,7 @@ LIKELY = {
     ("copy_counted_twice", 5): 3,
     ("damage_taken_for_torn", 3): 5,
     ("longest_segment_adopted", 3): 2,
-    ("one_admitted_at_a_time", 3): 79,
+    ("one_admitted_at_a_time", 3): 165,
     ("shrunk_below_copies_min", 3): 5,
     ("one_promise_too_few", 3): 5,
     ("promise_answered_before_durable", 3): 5,
