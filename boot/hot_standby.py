@@ -77,6 +77,12 @@ class HotStandby:
         """Up to where the log was read, and found to be whole."""
         return None if self._log is None else self._log.read_up_to
 
+    @property
+    def place(self) -> Place:
+        """What lies before it is applied."""
+        at = self.verified
+        return NOTHING if at is None else Place(at.number, at.offset)
+
     def take(self, written: Mapping[int, int] = MappingProxyType({})) -> Applied | None:
         """What was applied, for the node that leads now; None where nothing was. written: as of
         Applied."""

@@ -481,6 +481,7 @@ class NodeProcess:
         if "replication" in facts:
             facts["replication"] |= self._failing_back.facts()
             facts["replication"]["drains_for"] = self._switching.drains_for
+            facts["replication"]["move_waits_for"] = self._switching.waits_for
         return facts
 
     def _figures(self) -> dict[str, Any]:
@@ -614,7 +615,7 @@ class NodeProcess:
                 faults.append(fault)
             audit(faults[0] if faults else None, now_ms, fx)
             for later in begun:
-                later.then = partial(ended, self._switching.drains_for)
+                later.then = partial(ended, self._switching.target)
 
         def ended(to: str, fault: HmsError | None) -> None:
             if fault is not None:

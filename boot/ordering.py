@@ -15,7 +15,7 @@ from hms.errors.catalogue import (
     SwitchoverRefused,
 )
 from hms.server.arbiter import Arbiter, Leader
-from hms.server.replicas.frames import Order, OrderDone, decode
+from hms.server.replicas.frames import Order, OrderDone, before, decode
 from hms.server.replicas.link import FollowerSocket
 from hms.wire.operations import SwitchOver
 from hms.wire.structures import decode_error
@@ -42,11 +42,12 @@ def switch_over(
     if leader.replica == group.me:  # it does not lead yet: it would have been asked itself
         detail = f"{group.me} has the lease, and does not lead yet: say it again in a moment"
         raise SwitchoverRefused(node=node.name, to=asked.to or "another replica", detail=detail)
-    order = Order(asked.to, asked.is_forced, asked.drain_s, getpass.getuser())
+    order = Order(asked.to, asked.is_forced, asked.drain_s, getpass.getuser(), asked.apply_s)
+    said = before(order) if asked.apply_s is None else order
     link, until = FollowerSocket(group, leader.replica), time.monotonic() + timeout_s
     look_at = time.monotonic() + LOOK_AGAIN_S
     try:
-        link.say(standing.configuration.log, group.me, 0, order)
+        link.say(standing.configuration.log, group.me, 0, said)
         while time.monotonic() < until:
             link.wait(LOOK_S)
             link.is_lost()  # else its event would end each wait at once

@@ -56,7 +56,8 @@ class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
     directory, or of a replica that leads; has_waited: it stood by, and its parent process was told
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
-    leads, and how another one is to, may_lead: whether it could; readiness, sent_away_in: of a
+    leads, and how another one is to, may_lead: whether it could, to_apply: how much of the log it
+    has not applied (primary.py); readiness, sent_away_in: of a
     preferred one (failing_back); configurations: has each told that holds; add, remove: have a
     replica count, or count no more; troubles: what is an alert; obeys: has what
     operators said at other machines done by that; applied: what of its log is applied already;
@@ -72,6 +73,7 @@ class Taken(msgspec.Struct, frozen=True):
     epoch: int = 0
     hand_over: Callable[[str], str] | None = None
     may_lead: Callable[[str], str] | None = None
+    to_apply: Callable[[str], int | None] = lambda _name: None
     readiness: Callable[[str], tuple[int, str]] | None = None
     sent_away_in: Callable[[str], int] = lambda _name: 0
     configurations: Callable[[Callable[[str], None]], None] = lambda _told: None
@@ -128,7 +130,8 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     def add(name: str) -> None:
         primary.add(name, replicating.peers_now(config, node))
 
-    moves = primary.hand_over, primary.may_lead, primary.readiness, primary.sent_away_in
+    may_lead = primary.may_lead, primary.to_apply
+    moves = primary.hand_over, *may_lead, primary.readiness, primary.sent_away_in
     more = primary.follow_configurations, add, primary.remove
     about = led.files_disk, led.describe, primary.epoch, *moves, *more
     last = primary.troubles, primary.orders.obey, led.applied, primary.check_format

@@ -1,4 +1,7 @@
-"""A planned move to another replica: what was begun ends, then the other one leads.
+"""A planned move to another replica: that one applies the log, what was begun ends, then it leads.
+
+A hot standby that has just been booted has applied nothing of the log, and would do that before it
+serves (decision 0086). While it does it here, all goes on.
 
 The operator is answered at the end, by a thread of this node: with who leads from then on, or with
 why not and all as it was before.
@@ -16,7 +19,7 @@ from hms.errors.catalogue import NodeStopping, SwitchoverRefused
 from hms.errors.tree import HmsError
 from hms.server.broker import Broker
 from hms.server.node_operations import Later
-from hms.wire.operations import SwitchOver
+from hms.wire.operations import APPLY_S, SwitchOver
 
 __all__ = ["Switching"]
 
@@ -27,6 +30,11 @@ LOOK_SHARE: Final = 10
 """It looks no more than a tenth of the time: with 10,000 clients a look takes some milliseconds."""
 GONE_S: Final = 5.0
 """So long the replica that is to lead may be silent, or lack something, while the node drains."""
+REST_BYTES: Final = 64 << 10
+"""What may be left then: 1,000 small records at most, which a busy machine applies in 0.1 s."""
+REST_LATER: Final = 8
+"""So many times that, when what was begun has ended: sends went on meanwhile."""
+APPLY_LOOK_S: Final = 0.05
 
 
 class Switching:
@@ -48,8 +56,13 @@ class Switching:
         self.is_stopping = False
         """The node is stopped for another reason."""
         self.is_on = False
+        self.target = ""
+        """The replica that is to lead by the move that was begun last."""
         self.drains_for = ""
         """The replica that is to lead when what was begun has ended; "" while nothing drains."""
+        self.waits_for = ""
+        """The replica that is to lead and how much of the log it has to apply first; "" while no
+        move waits for that."""
         self.to = ""
         """The replica that is to lead from now on: this process then follows."""
         self._lacks_since_s: float | None = None
@@ -60,13 +73,12 @@ class Switching:
         if self.is_stopping or self.to:
             raise NodeStopping
         if self.is_on:
-            detail = f"a move to {self.drains_for} is under way: wait for its end"
+            detail = f"a move to {self.target} is under way: wait for its end"
             raise self._refused(asked.to or "another replica", detail)
-        to = self._target(asked.to)
-        drain_s = self._node.drain_s if asked.drain_s is None else asked.drain_s
-        later, self.is_on, self.drains_for = Later(), True, to
+        to = self.target = self._target(asked.to)
+        later, self.is_on = Later(), True
         self._lacks_since_s = None
-        about = to, drain_s, asked.is_forced, later
+        about = to, asked, later
         threading.Thread(target=self._run, args=about, name="hms-switch", daemon=True).start()
         return later
 
@@ -82,25 +94,63 @@ class Switching:
             to = preferred
         return taken.may_lead(to)
 
-    def _run(self, to: str, drain_s: float, is_forced: bool, later: Later) -> None:
+    def _run(self, to: str, asked: SwitchOver, later: Later) -> None:
         draining = self._broker.draining
-        log.warning("%s is to lead: what was begun has %g s to end", to, drain_s)
-        self._broker.command(lambda fx, _: draining.begin(fx))
+        drain_s = self._node.drain_s if asked.drain_s is None else asked.drain_s
         try:
-            self._drain(to, drain_s, is_forced=is_forced)
+            told = self._await_applied(to, asked)
+            log.warning("%s is to lead: what was begun has %g s to end", to, drain_s)
+            self.waits_for, self.drains_for = "", to
+            self._broker.command(lambda fx, _: draining.begin(fx))
+            self._drain(to, drain_s, is_forced=asked.is_forced)
         except HmsError as fault:
-            self._broker.command(lambda fx, _: draining.end(fx))
-            self.is_on, self.drains_for = False, ""
+            if self.drains_for:
+                self._broker.command(lambda fx, _: draining.end(fx))
+            self.is_on, self.drains_for, self.waits_for = False, "", ""
             self._goes_on()
             log.warning("all goes on here: %s", fault)
             self._answer(later, fault)
             later.then(fault)
         else:
             log.warning("%s is to lead", to)
-            told = {"node": self._node.name, "to": to, "epoch": self._taken.epoch}
+            told = {"node": self._node.name, "to": to, "epoch": self._taken.epoch, **told}
             self._answer(later, told)
             later.then(None)
             self._moves()
+
+    def _await_applied(self, to: str, asked: SwitchOver) -> dict[str, Any]:
+        """Until that one has applied the log but for a small rest; what the operator is told of it.
+        After apply_s SwitchoverRefused, or by force no more waiting."""
+        apply_s = APPLY_S if asked.apply_s is None else asked.apply_s
+        begun_s, left = monotonic(), self._taken.to_apply(to)
+        first = left = self._asked_again(to, left)  # it was as of the last beat
+        if (first or 0) > REST_BYTES:
+            log.warning(
+                "%s has %g s to apply up to %s of the log first", to, apply_s, _size(first or 0)
+            )
+        while left is not None and left > REST_BYTES:
+            self.waits_for = f"{to}, which has up to {_size(left)} of the log to apply"
+            waited_s = monotonic() - begun_s
+            if waited_s >= apply_s and asked.is_forced:
+                break
+            if waited_s >= apply_s:
+                begun = f"it had up to {_size(first or 0)} at first"
+                detail = f"after {waited_s:.1f} s {_lags(left)}; {begun}"
+                raise self._refused(to, f"{detail}. More time: --apply-s; at once: --force")
+            self._is_there(to, is_end=False, is_late=False, may_lag=True)
+            left = self._asked_again(to, left)
+        waited_s = round(monotonic() - begun_s, 1)
+        return {"to_apply_bytes": first, "left_bytes": left, "applied_s": waited_s}
+
+    def _asked_again(self, to: str, left: int | None) -> int | None:
+        """How much it has to apply in a moment; as before where it is silent then."""
+        if left is None or left <= REST_BYTES:
+            return left
+        threading.Event().wait(APPLY_LOOK_S)
+        if self.is_stopping:
+            raise NodeStopping
+        heard = self._taken.to_apply(to)
+        return left if heard is None else heard
 
     def _drain(self, to: str, drain_s: float, *, is_forced: bool) -> None:
         begun_s = monotonic()
@@ -121,17 +171,22 @@ class Switching:
             detail = f"after {drain_s:g} s there are {left}; --force ends them"
             raise self._refused(to, detail)
         is_end = is_late or not left.is_any
-        if not self._is_there(to, is_end=is_end, is_late=is_late) or not is_end:
+        may_lag = is_forced or not is_end
+        if not self._is_there(to, is_end=is_end, is_late=is_late, may_lag=may_lag) or not is_end:
             return False
         if not left.is_any:
             self._broker.draining.finish()
         return True
 
-    def _is_there(self, to: str, *, is_end: bool, is_late: bool) -> bool:
+    def _is_there(self, to: str, *, is_end: bool, is_late: bool, may_lag: bool) -> bool:
         """Whether that one could lead at once; is_end: then it is to. One that stands still for a
-        moment is waited for; SwitchoverRefused for one that is gone."""
+        moment, or was booted anew and applies the log again unless it may_lag, is waited for;
+        SwitchoverRefused for one that is gone."""
         assert self._taken.hand_over is not None
         try:
+            left = 0 if may_lag else self._taken.to_apply(to) or 0
+            if left > REST_LATER * REST_BYTES:
+                raise self._refused(to, _lags(left))
             if is_end:
                 self.to = self._taken.hand_over(to)
             else:
@@ -152,3 +207,12 @@ class Switching:
     def _answer(self, later: Later, said: dict[str, Any] | HmsError) -> None:
         known = self._broker.engine.state.connections
         self._broker.command(lambda fx, now_ms: later.answer(said, known, now_ms, fx))
+
+
+def _size(size: int) -> str:
+    """For an operator."""
+    return f"{size >> 10:,} KiB"
+
+
+def _lags(left: int) -> str:
+    return f"it has up to {_size(left)} of the log to apply, and {_size(REST_BYTES)} may be left"

@@ -210,34 +210,50 @@ def _show_copies(target: Target, said: dict[str, Any], rows: list[dict[str, Any]
     type=click.FloatRange(0, 3600),
     help="Seconds that what was begun has to end; as configured (30) without.",
 )
+@click.option(
+    "--apply-s",
+    type=click.FloatRange(0, 3600),
+    help="Seconds that the replica has to apply the log before; 60 without.",
+)
 @click.option("--force", "is_forced", is_flag=True, help="Then cut off what has not ended.")
 @click.option(
     "--timeout", "timeout_s", type=float, default=60, show_default=True, help="Seconds to wait."
 )
 def switchover(
-    target: Target, to: str, drain_s: float | None, is_forced: bool, timeout_s: float
+    target: Target,
+    to: str,
+    drain_s: float | None,
+    apply_s: float | None,
+    is_forced: bool,
+    timeout_s: float,
 ) -> None:
     """Have another replica lead, planned; returns when it does. The one that led lets what was
     begun end, and follows from then on. Clients go along by themselves. Without --to it is the
     preferred one if that has everything, else the one that is least behind. A machine that follows
     sends the command on to the one that leads.
 
-    Refused, and nothing is changed, while no other copy has everything, and when transactions have
-    work, consumers have messages or calls run after --drain-s.
+    A replica that was booted a moment ago applies the log first, and all goes on here meanwhile.
+
+    Refused, and nothing is changed, while no other copy has everything, when more than 64 KiB of
+    the log are to be applied after --apply-s, and when transactions have work, consumers have
+    messages or calls run after --drain-s. --force waits no longer, and goes on.
     """
     from hms.boot.ordering import switch_over  # noqa: PLC0415 - not for --help
     from hms.boot.replicating import await_leader, make_arbiter  # noqa: PLC0415
     from hms.boot.roles import is_standing_by  # noqa: PLC0415
     from hms.errors.catalogue import RequestTimeout  # noqa: PLC0415
-    from hms.wire.operations import SwitchOver  # noqa: PLC0415
+    from hms.wire.operations import APPLY_S, SwitchOver  # noqa: PLC0415
 
     config, node = _node(target)
     arbiter = make_arbiter(config, node)
-    given = {} if drain_s is None else {"drain_s": drain_s}
+    limits = {"drain_s": drain_s, "apply_s": apply_s}
+    given = {name: value for name, value in limits.items() if value is not None}
     patience_s = timeout_s + (node.drain_s if drain_s is None else drain_s)
+    patience_s += APPLY_S if apply_s is None else apply_s
+    told: dict[str, Any] = {}
     try:
         if target.address is None and is_standing_by(node):
-            asked = SwitchOver(to=to, is_forced=is_forced, drain_s=drain_s)
+            asked = SwitchOver(to, is_forced, drain_s, apply_s)
             moves_to, before = switch_over(arbiter, config, node, asked, patience_s)
         else:
             patient = replace(target, timeout_s=patience_s)
@@ -248,10 +264,23 @@ def switchover(
         arbiter.close()
     if now is None:
         raise RequestTimeout(what=f"{moves_to} to lead", timeout_s=timeout_s)
-    said = {"node": node.name, "primary": now.primary, "epoch": now.epoch}
-    target.say(f"{now.primary} leads {node.name} in epoch {now.epoch}", said)
+    applied = {
+        name: told[name] for name in ("to_apply_bytes", "left_bytes", "applied_s") & told.keys()
+    }
+    said = {"node": node.name, "primary": now.primary, "epoch": now.epoch, **applied}
+    about = f"{now.primary} leads {node.name} in epoch {now.epoch}"
+    target.say(f"{about}{_applied(said)}", said)
     if now.primary != moves_to:
         click.get_current_context().exit(1)
+
+
+def _applied(said: dict[str, Any]) -> str:
+    """What was waited for, if anything."""
+    begun, left = (said.get(name) for name in ("to_apply_bytes", "left_bytes"))
+    if begun is None or left is None or begun == left:
+        return ""
+    sizes = f"up to {begun >> 10:,} KiB of the log in {said['applied_s']:g} s"
+    return f"; before that it applied {sizes}, all but {left >> 10:,} KiB"
 
 
 @replica.command()

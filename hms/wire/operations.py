@@ -4,7 +4,7 @@ An operation crosses the wire as Administer(verb, arguments), arguments being a 
 The table that says which verb takes which of these stands in commands.py.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -156,13 +156,19 @@ class RemoveReplica(Operation, frozen=True):
     name: Name
 
 
+APPLY_S: Final = 60.0
+"""So long the replica that is to lead has to apply the log, where it is not said."""
+
+
 class SwitchOver(Operation, frozen=True):
     """The replica that is to lead, "" for the only other one; drain_s: how long what was begun has
-    to end, None: as configured; is_forced: what has not ended by then is cut off."""
+    to end, None: as configured; is_forced: what has not ended by then is cut off; apply_s: how long
+    that replica has to apply the log before, None: APPLY_S."""
 
     to: Name = ""
     is_forced: bool = False
     drain_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] | None = None
+    apply_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] | None = None
 
 
 class ClearRetained(Operation, frozen=True):

@@ -27,7 +27,9 @@ from hms.server.replicas.damage import (
 )
 from hms.server.replicas.frames import (
     Ack,
+    AppliedUpTo,
     Aside,
+    AskApplied,
     Beat,
     BeatAck,
     Bye,
@@ -103,11 +105,15 @@ class Applies(Protocol):
     def verified(self) -> ReadUpTo | None:
         """Up to where it has read the log in this process."""
 
+    @property
+    def place(self) -> Place | None:
+        """What lies before it is applied; None where nothing is applied before a take-over."""
+
 
 class AppliesNothing:
     """The log is read at the take-over."""
 
-    verified = None
+    verified = place = None
 
     def turn(self, confirmed: Place, *, is_idle: bool) -> bool:  # noqa: ARG002 - as Applies has it
         """Nothing is done."""
@@ -429,6 +435,7 @@ class Follower:
                 self._is_resumed, self._unanswered = True, 0
                 self._taken += 1
                 self._say(Reads(list(FORMATS)))  # before what it has is counted
+                self._say_applied()
             case Whole():
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1
@@ -447,11 +454,17 @@ class Follower:
                 self.told = said.at_ms, self._heard_s
             case Mark():
                 self._marks.take(said.mark)
+            case AskApplied():
+                self._say_applied()
             case ConfirmedUpTo():
                 self.copy.sync()  # a log that ends before that place is damaged, not torn
                 self._confirmed.tell(Place(said.number, said.offset))
             case _:
                 raise ReplicaFrameBad(detail=f"a primary does not say {type(said).__name__}")
+
+    def _say_applied(self) -> None:
+        if (place := self._applies.place) is not None:
+            self._say(AppliedUpTo(*place))
 
     def _beat(self, said: Beat) -> BeatAck:
         if mark := self._marks.news():

@@ -17,7 +17,9 @@ __all__ = [
     "BYTES_MAX",
     "FORMAT",
     "Ack",
+    "AppliedUpTo",
     "Aside",
+    "AskApplied",
     "Beat",
     "BeatAck",
     "Bye",
@@ -226,6 +228,18 @@ class Reads(_Said, frozen=True):
     formats: Annotated[list[int], Meta(max_length=16)]
 
 
+class AskApplied(_Said, frozen=True):
+    """How far has a copy applied the log? Asked of those that have said it once."""
+
+
+class AppliedUpTo(_Said, frozen=True):
+    """What lies before this place of a segment is applied at a hot standby. It says so when it has
+    joined, and when it is asked; a release before refuses it."""
+
+    number: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    offset: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
 class Time(_Said, frozen=True):
     """What the node's clock says, for copies that have said what they read: another one takes it
     up, whatever its machine's clock says."""
@@ -241,6 +255,16 @@ class Order(_Said, frozen=True):
     is_forced: bool
     drain_s: Annotated[float, Meta(ge=0, le=3600)] | None
     by: Annotated[str, Meta(max_length=255)]
+    apply_s: Annotated[float, Meta(ge=0, le=3600)] | None = None
+
+
+class OrderBefore(_Said, frozen=True, tag="Order"):
+    """The same, as a primary of a release before reads it."""
+
+    to: str
+    is_forced: bool
+    drain_s: float | None
+    by: str
 
 
 class OrderDone(_Said, frozen=True):
@@ -310,6 +334,8 @@ Said = (
     | Fence
     | Promised
     | Reads
+    | AskApplied
+    | AppliedUpTo
     | Time
     | Order
     | OrderDone
@@ -341,8 +367,10 @@ def digest_of(data: bytes) -> bytes:
     return blake2b(data, digest_size=32).digest()
 
 
-def before(said: Join) -> Said:
+def before(said: Join | Order) -> Said:
     """As a release before reads it."""
+    if isinstance(said, Order):
+        return OrderBefore(said.to, said.is_forced, said.drain_s, said.by)  # type: ignore[return-value] # as below
     return JoinBefore(  # type: ignore[return-value] # it is none that is read here
         said.copy_id, said.promised, said.segments, said.ends, said.files
     )

@@ -53,7 +53,7 @@ class Orders:
 
     def take(self, route: bytes, by: str, said: Order) -> None:
         """Begin it, and keep the answer for that route."""
-        asked = SwitchOver(to=said.to, is_forced=said.is_forced, drain_s=said.drain_s)
+        asked = SwitchOver(said.to, said.is_forced, said.drain_s, said.apply_s)
 
         def answer(to: str, fault: HmsError | None) -> None:
             error = b"" if fault is None else encode_error(fault)

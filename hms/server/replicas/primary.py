@@ -34,7 +34,9 @@ from hms.server.replicas.frames import (
     BYTES_MAX,
     FORMAT,
     Ack,
+    AppliedUpTo,
     Aside,
+    AskApplied,
     Beat,
     BeatAck,
     Bye,
@@ -146,6 +148,8 @@ class _Link:
         self.sizes: deque[int] = deque()
         """Of those that are on their way."""
         self.lag_bytes = 0
+        self.applied: Place | None = None
+        """What lies before it is applied there; None from one that does not say so."""
 
     @property
     def knows_all(self) -> bool:
@@ -210,7 +214,7 @@ class Primary:
         """Of segments that were written in this start."""
         self._current = self._format = 0
         """The segment that is written, and the format of the log."""
-        self._must_keep = False
+        self._must_keep = self._asks_applied = False
         self._places: deque[tuple[int, Place]] = deque()
         """Where the marks lie that were synced here and are not confirmed yet."""
         self._readable = ConfirmedPlace(disk, folder)
@@ -368,8 +372,17 @@ class Primary:
     def _rows(self) -> list[dict[str, object]]:
         """Each copy that came since this one leads."""
         rows = self._confirmation.describe(self._clock_s())
-        lags = {one.member.copy_id: one.lag_bytes for one in list(self._links.values())}
-        return [{**row, "lag_bytes": lags.get(str(row["copy"]), 0)} for row in rows]
+        links = {one.member.copy_id: one for one in list(self._links.values())}
+        lags = {copy_id: one.lag_bytes for copy_id, one in links.items()}
+        left = {copy_id: self._left_to_apply(one) for copy_id, one in links.items()}
+        return [
+            {
+                **row,
+                "lag_bytes": lags.get(str(row["copy"]), 0),
+                "to_apply_bytes": left.get(str(row["copy"])),
+            }
+            for row in rows
+        ]
 
     def troubles(self) -> dict[str, str]:
         """What an operator is to be told, by the name of the alert; "" where it is as it should."""
@@ -465,10 +478,13 @@ class Primary:
         with self._changed:
             at_s = self._clock_s()
             lacks = {name: self._confirmation.lacks(name, at_s) for name in wanted}
-            lags = {one.member.name: one.lag_bytes for one in self._links.values()}
+            lags = {
+                one.member.name: (one.lag_bytes, self._left_to_apply(one) or 0)
+                for one in self._links.values()
+            }
             heard = {name: self._confirmation.last_heard_s(name) for name in wanted}
         if fit := [name for name in wanted if not lacks[name]]:
-            return min(fit, key=lambda name: (lags.get(name, 0), -heard[name]))
+            return min(fit, key=lambda name: (lags.get(name, (0, 0)), -heard[name]))
         if to:
             raise self._refused(to, lacks[to])
         each = "; ".join(f"{name}: {why}" for name, why in lacks.items())
@@ -476,6 +492,35 @@ class Primary:
 
     def _refused(self, to: str, detail: str) -> SwitchoverRefused:
         return SwitchoverRefused(node=self._group.node, to=to, detail=detail)
+
+    def to_apply(self, name: str) -> int | None:
+        """At most how many bytes of the log a replica has not applied yet, which it would do before
+        it serves; None where it does not say so. It is asked again."""
+        with self._changed:
+            links = [one for one in self._links.values() if one.member.name == name]
+            left = self._left_to_apply(links[-1]) if links else None
+            self._asks_applied = True
+        self._socket.wake()
+        return left
+
+    def _left_to_apply(self, link: _Link) -> int | None:
+        """Up to where it was told that all is confirmed: it applies no more than that. A segment of
+        a term before counts with its file's size."""
+        if link.applied is None:
+            return None
+        told = self._readable.place
+        if told == NOTHING:
+            told = Place(self._current, self._ends.get(self._current, SEGMENT_HEADER_BYTES))
+        at, left = max(link.applied, Place(self._oldest(), 0)), 0
+        for number in range(at.segment, told.segment + 1):
+            size = self._ends.get(number, self._headers.get(number, (b"", 0))[1])
+            end = told.offset if number == told.segment else size
+            left += max(0, end - (at.offset if number == at.segment else 0))
+        return left
+
+    def _oldest(self) -> int:
+        """The first segment that the log needs."""
+        return min(segment_numbers(self._disk, self._folder, LOG_SUFFIX), default=0)
 
     def readiness(self, name: str) -> tuple[int, str]:
         """The start of a replica's process, 0 when it is not connected, and why it could not lead
@@ -699,10 +744,21 @@ class Primary:
             self._beat_at_s = at_s + self._beat_s
             self._to_all(Beat(at_s))
             self._tell_time([route for route, link in self._links.items() if link.formats])
+            self._asks_applied = True
             if mark := self._marks.news():
                 for link in self._links.values():
                     if link.knows_all:
                         self._send(link.route, Mark(mark))
+        self._ask_applied()
+
+    def _ask_applied(self) -> None:
+        """Those that have said it before: a release before does not read it."""
+        if not self._asks_applied:
+            return
+        self._asks_applied = False
+        for link in list(self._links.values()):
+            if link.applied is not None:
+                self._send(link.route, AskApplied())
 
     def _tell_time(self, routes: Iterable[bytes]) -> None:
         if self._clock_ms is not None:
@@ -799,6 +855,8 @@ class Primary:
                     link.formats = frozenset(said.formats)
                     self._tell_time([link.route])  # it may lead before the next beat
                     self._count(link)
+                case AppliedUpTo():
+                    link.applied = Place(said.number, said.offset)
                 case BeatAck():
                     if said.at_s > self._clock_s():  # it would prove leadership for ever
                         raise ReplicaFrameBad(detail="it answers a beat that was not sent yet")

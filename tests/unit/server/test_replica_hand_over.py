@@ -18,6 +18,8 @@ from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.frames import (
     FORMAT,
     Ack,
+    AppliedUpTo,
+    AskApplied,
     Beat,
     BeatAck,
     Bye,
@@ -252,3 +254,36 @@ def test_a_copy_of_this_release_that_joined_like_one_before_is_asked_to_join_aga
     two.says(Join(A.copy_id, 3, {}, {}, [], []))
     two.says(Reads([two.primary._format]))
     assert two.told.count(Rejoin()) == 1
+
+
+def test_what_a_hot_standby_has_to_apply_is_known_and_asked_again(pair):
+    """A move waits for it: up to where the standby was told that all is confirmed."""
+    assert pair.primary.to_apply("a") is None  # it has not said it, as one of a release before
+    pair.answers(pair.writes())
+    pair.primary._tell_place()
+    pair.told.clear()
+    pair.passes(LEASE_S)
+    pair.primary._serve_once()
+    assert [one for one in pair.told if isinstance(one, AskApplied)] == []
+
+    pair.says(AppliedUpTo(0, 0))
+    assert pair.primary.to_apply("a") == pair.end  # all of the only segment
+    pair.primary._serve_once()
+    assert isinstance(pair.told[-1], AskApplied)
+    pair.says(AppliedUpTo(1, pair.end - 8))
+    assert pair.primary.to_apply("a") == 8
+    assert [row["to_apply_bytes"] for row in pair.primary.describe()["replicas"]] == [8]
+    pair.says(AppliedUpTo(1, pair.end))
+    assert pair.primary.to_apply("a") == 0
+    pair.says(AppliedUpTo(99, 1))  # nonsense costs the speed of a move at most
+    assert pair.primary.to_apply("a") == 0
+
+
+def test_a_copy_that_comes_again_has_applied_nothing_that_is_known(pair):
+    """It is another process, perhaps."""
+    pair.says(AppliedUpTo(1, pair.end))
+    assert pair.primary.to_apply("a") == 0
+
+    pair.says(Join(A.copy_id, 3, {}, {}, [], []))
+
+    assert pair.primary.to_apply("a") is None

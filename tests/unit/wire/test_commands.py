@@ -32,6 +32,7 @@ from tests.support.memory_peer import Node, Peer
 GIVEN = {
     "seconds": 5,
     "after": 4,
+    "apply_s": 9.5,
     "attributes": {"max_messages": 5},
     "begun": 7,
     "bytes_max": 9,
