@@ -17,7 +17,7 @@ from hms.boot.log_folder import log_folder
 from hms.boot.stores import tables_of
 from hms.errors.catalogue import InvalidArgument, NotSupported, StoreCorrupt
 from hms.history.audit_trail import entries_of_log, entries_of_tables
-from hms.records.audit import AuditEntry, breaks_of, result_of
+from hms.records.audit import AuditEntry, breaks_of, details_of, result_of
 from hms.store.journal.reader import list_segments
 
 __all__ = ["audit"]
@@ -52,7 +52,13 @@ def show(target: Target, number: int) -> None:
     found = next((one for one in _entries(target) if one.number == number), None)
     if found is None:
         raise InvalidArgument(what="number", detail=f"there is no record {number}")
-    more = {"arguments": found.arguments, "previous": found.previous.hex()}
+    details = details_of(found)
+    more = {
+        "before": details.before,
+        "after": details.after,
+        "arguments": found.arguments,
+        "previous": found.previous.hex(),
+    }
     show_values(target, {**_row(found), **more, "hash": found.hash.hex()})
 
 
@@ -243,6 +249,7 @@ def _entries(target: Target, newest: int | None = None, above: int = 0) -> Itera
 
 
 def _row(entry: AuditEntry) -> dict[str, Any]:
+    details = details_of(entry)
     return {
         "number": entry.number,
         "at": datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds"),
@@ -253,4 +260,7 @@ def _row(entry: AuditEntry) -> dict[str, Any]:
         "resource": entry.resource,
         "result": result_of(entry),
         "count": entry.count,
+        "connection": details.connection or None,
+        "client_id": details.client_id,
+        "affected": details.affected,
     }

@@ -19,7 +19,7 @@ from hms.boot.web.markup import Html, button, field, form, join, link, shown, ta
 from hms.boot.web.node_place import NodePlace
 from hms.errors.catalogue import NotAuthorized, NotSupported
 from hms.history.audit_pages import AuditLog, AuditPage, Wanted, page_of_tables
-from hms.records.audit import AuditEntry, result_of
+from hms.records.audit import AuditEntry, details_of, result_of
 
 __all__ = ["AuditPages", "run_text"]
 
@@ -83,7 +83,7 @@ class AuditPages:
         title = f"Record {number} of the audit"
         if not found.entries:
             return title, [back, Html("<p>There is no such record.</p>")]
-        one = found.entries[0]
+        one, details = found.entries[0], details_of(found.entries[0])
         facts = {
             "at": time_text(one.at_ms),
             "user": one.user,
@@ -93,6 +93,11 @@ class AuditPages:
             "resource": one.resource,
             "result": result_of(one),
             "count": one.count,
+            "connection": details.connection or "",
+            "client id": details.client_id,
+            "affected": "" if details.affected is None else details.affected,
+            "before": _text(details.before),
+            "after": _text(details.after),
             "previous": one.previous.hex(),
             "hash": one.hash.hex(),
         }
@@ -162,6 +167,10 @@ def _alerts(connection: Any) -> list[Html]:
         for one in active
         if one["alert"] == "audit_broken"
     ]
+
+
+def _text(changed: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in changed.items())
 
 
 def _is_wanted(one: AuditEntry, asked: Mapping[str, str]) -> bool:

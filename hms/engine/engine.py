@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hms.engine.admin import held_places, views
+from hms.engine.admin.destination_attributes import audited_of
 from hms.engine.admin.message_selection import find, place_of
 from hms.engine.admin.operation_slices import Progress
 from hms.engine.admin.status_view import AbandonedPass
@@ -95,6 +96,7 @@ from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
 BROWSE_MAX = 1000
 UNKNOWN_PLACE = "that message has left a sorted queue, and its place is not known; browse anew"
+_REDEFINING = ("create", "alter", "pause", "resume", "delete")
 EXPIRED_AT_ONCE = 2048
 """Messages that expire in a tick, of all places together; more of them are the next tick's."""
 SWEPT_AT_ONCE = 5000
@@ -340,11 +342,8 @@ class Engine:
         """The connection ended, or was lost: nobody knows what the application saw. is_final: its
         client said good-bye and does not come back."""
         self.state.at(now_ms)
-        progress = self._progress.pop(number, None)
-        if progress is not None:
-            progress.close()
+        self.give_up(number)
         self.branches.connection_ended(number)
-        purge_slices.lift_ending(self.state, number)
         found = self.state.connections.get(number)
         opening.close_connection(self.state, number, Return.LOST, fx)
         if found is not None:
@@ -457,6 +456,18 @@ class Engine:
         consumer = self.state.consumer(self.state.connection(connection), handle)
         return search_again_some(self.state, consumer, fx)
 
+    def described(self, asked: Order) -> dict[str, Any]:
+        """The attributes of the destination that an order makes, changes or ends, as they are now;
+        {} when there is none, and of other orders."""
+        kind, _, change = asked.command.name.partition(".")
+        if change not in _REDEFINING or kind not in ("queue", "topic"):
+            return {}
+        name = getattr(asked.arguments, "name", "")
+        found: Queue | Topic | None = self.state.queues.get(name)
+        if kind == "topic":
+            found = self.state.topics.get(name)
+        return {} if found is None else audited_of(found)
+
     def operate_some(self, connection: int, asked: Order, now_ms: int, fx: Effects) -> bool:
         """Before operate()."""
         self.state.at(now_ms)
@@ -467,10 +478,17 @@ class Engine:
             progress = self._progress[connection] = Progress(self.state, asked, connection)
         return progress.go_on(self.state, fx)
 
-    def begun(self, connection: int, asked: Order) -> Progress | None:
-        """What was done so far of an operation that is done in slices."""
+    def done_so_far(self, connection: int) -> int:
+        """How much an operation has discarded that is done in slices."""
         found = self._progress.get(connection)
-        return found if found is not None and found.asked is asked else None
+        return 0 if found is None else found.count
+
+    def give_up(self, connection: int) -> None:
+        """An operation that is done in slices is not gone on with."""
+        progress = self._progress.pop(connection, None)
+        if progress is not None:
+            progress.close()
+        purge_slices.lift_ending(self.state, connection)
 
     def poll_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before poll()."""

@@ -3,25 +3,36 @@
 A record's hash covers all of it and the hash before, so none can be changed, left out or put
 elsewhere without every later hash being another one. Of the arguments it covers the digest: they
 can be erased, and the chain is whole.
+
+What the node adds to the arguments stands with them, as the member "audit" of their JSON: so it is
+under the same digest, goes with them when they are erased, and a release that knows nothing of it
+reads and verifies such a record.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from hms.records.kinds import Record, RecordType
 
 __all__ = [
+    "CUT_OFF",
+    "NO_DETAILS",
     "NO_HASH",
     "UNKNOWN",
+    "AuditDetails",
     "AuditEntry",
     "audit_record",
     "breaks_of",
     "chained",
     "decode_audit",
+    "details_of",
+    "digest_of",
     "fault_of",
     "result_of",
+    "with_details",
     "without_arguments",
 ]
 
@@ -29,6 +40,9 @@ NO_HASH = bytes(32)
 ARGUMENTS_BYTES_MAX = 4096
 UNKNOWN = -1
 """The result of an order whose end another record tells; where none does, nobody knows it."""
+CUT_OFF = -2
+"""The result of an order that was begun, and ended when its connection did."""
+DETAILS_BYTES_MAX = 2048
 _ERASED = "*"
 _FIELDS_WITHOUT_DIGEST = 12
 """What a record had whose hash covers the arguments themselves."""
@@ -56,6 +70,59 @@ class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
     """Of the arguments; none in older records."""
 
 
+class AuditDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+    """connection, client_id: of who ordered it; affected: how many messages, publications or
+    clients; before, after: of what was changed, or their digest where that is too long."""
+
+    connection: int = 0
+    client_id: str = ""
+    affected: int | None = None
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+
+
+class _Held(msgspec.Struct, omit_defaults=True):
+    audit: AuditDetails = AuditDetails()
+
+
+NO_DETAILS = AuditDetails()
+
+
+def with_details(arguments: dict[str, Any], details: AuditDetails) -> str:
+    """Arguments and details as one JSON text. What is too long is cut: the details are whole."""
+    details = _fitting(details)
+    held = {} if details == NO_DETAILS else {"audit": details}
+    text = msgspec.json.encode({**arguments, **held}).decode()
+    if len(text) <= ARGUMENTS_BYTES_MAX:
+        return text
+    said = msgspec.json.encode(arguments).decode()
+    while len(text) > ARGUMENTS_BYTES_MAX:
+        said = said[: len(said) - max(1, (len(text) - ARGUMENTS_BYTES_MAX) // 2)]
+        text = msgspec.json.encode({**held, "cut": said}).decode()
+    return text
+
+
+def details_of(entry: AuditEntry) -> AuditDetails:
+    """What the node added to the arguments; nothing in older records, and when they are erased."""
+    try:
+        return msgspec.json.decode(entry.arguments, type=_Held).audit
+    except msgspec.MsgspecError:
+        return NO_DETAILS
+
+
+def digest_of(value: Any) -> dict[str, str]:
+    """In place of what is secret, or too long."""
+    encoded = msgspec.json.encode(value, order="sorted")
+    return {"sha256": hashlib.sha256(encoded).hexdigest()}
+
+
+def _fitting(details: AuditDetails) -> AuditDetails:
+    if len(msgspec.json.encode(details)) <= DETAILS_BYTES_MAX:
+        return details
+    before, after = (digest_of(one) if one else {} for one in (details.before, details.after))
+    return msgspec.structs.replace(details, before=before, after=after)
+
+
 def chained(entry: AuditEntry) -> AuditEntry:
     """The entry with its hash."""
     entry = msgspec.structs.replace(entry, digest=_digest(entry))
@@ -64,7 +131,7 @@ def chained(entry: AuditEntry) -> AuditEntry:
 
 def result_of(entry: AuditEntry) -> int | str:
     """As people read it: ok, unknown, or the number of the error."""
-    return {0: "ok", UNKNOWN: "unknown"}.get(entry.result, entry.result)
+    return {0: "ok", UNKNOWN: "unknown", CUT_OFF: "cut off"}.get(entry.result, entry.result)
 
 
 def without_arguments(entry: AuditEntry) -> AuditEntry:

@@ -168,7 +168,7 @@ class Broker:
         )
         self.releases = EffectRelease(self._bodies.of_all, self._transfers.drop)
         self.registry = ConnectionRegistry(
-            engine, monitor, identity, self.releases, self._is_own, self._closed
+            engine, monitor, identity, self.releases, self._is_own, self._closed, self._cut_off
         )
         self.draining = Draining(engine, monitor, self.registry)
         self.around: Surroundings
@@ -242,6 +242,9 @@ class Broker:
     def _is_own(self, name: str, uid: int) -> bool:
         """Whether a server is a process that the node has started."""
         return self.around.servers.is_own(name, uid)
+
+    def _cut_off(self, number: int, now_ms: int, fx: Effects) -> None:
+        self._requests.cut_off(number, now_ms, fx)
 
     def _closed(self, number: int) -> None:
         self._settling.pop(number, None)
@@ -446,7 +449,10 @@ class Broker:
         back to the frame and to the payload, 16 MiB until the garbage collector runs."""
         envelope = command[0]
         if isinstance(error, NotAuthorized):
-            wait_ms = self._entrance.denied(self.registry.numbers.get(peer), error, now_ms, fx)
+            number = self.registry.numbers.get(peer)
+            wait_ms = self._entrance.denied(number, error, now_ms, fx)
+            if number is not None:
+                self._requests.cut_off(number, now_ms, fx, error.number or 0)
             if wait_ms:
                 self.slowed[peer] = time.monotonic() + wait_ms / 1000
         if refusals.isEnabledFor(logging.DEBUG):

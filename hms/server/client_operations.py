@@ -78,6 +78,10 @@ class ClientOperations:
         self._check(connection, asked.number)
         return self._registry.close_some(asked.number, now_ms, fx)
 
+    def closed_for(self, connection: int) -> int:
+        """How many clients its ban has closed so far; asked once, when it does not go on."""
+        return self._closed_for.pop(connection, 0)
+
     def _kept_out(self, connection: int, verb: str, asked: ops.Operation, now_ms: int) -> Any:
         entrance = self._entrance
         asks: dict[str, Callable[[], Any]] = {

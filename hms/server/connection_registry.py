@@ -96,9 +96,10 @@ class ConnectionRegistry:
         releases: EffectRelease,
         is_own: Callable[[str, int], bool],
         on_closed: Callable[[int], None],
+        on_closing: Callable[[int, int, Effects], None],
     ) -> None:
         """is_own: whether a server is the process of that name that the node has started;
-        on_closed: told of each connection that is no more."""
+        on_closed: told of each connection that is no more; on_closing: before, with the time."""
         self.identity = identity
         self.is_stopping = False
         self.members: Callable[[], Sequence[str]] = tuple
@@ -111,6 +112,7 @@ class ConnectionRegistry:
         self.peers = releases.peers
         self.releases = releases
         self._engine, self._on_closed = engine, on_closed
+        self._on_closing = on_closing
         self._monitor = monitor
         self._next = 1
         self.logins: dict[int, Login] = {}
@@ -198,6 +200,7 @@ class ConnectionRegistry:
 
     def close(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:
         """A connection ended; is_final: in order, its client does not come back."""
+        self._on_closing(number, now_ms, fx)
         peer = self.peers.pop(number, None)
         self.numbers.pop(peer, None)
         self._names.pop(number, None)
@@ -231,6 +234,11 @@ class ConnectionRegistry:
     def uid_of(self, number: int) -> int:
         """The client's own number."""
         return self._engine.state.connection(number).uid
+
+    def client_id_of(self, number: int) -> str:
+        """With its user's name before it, at a node that checks logins; "" of one that is gone."""
+        connection = self._engine.state.connections.get(number)
+        return "" if connection is None else connection.client_id
 
     def known(self, number: int) -> Known:
         """What a client said of itself."""

@@ -7,19 +7,18 @@ from typing import Any, Protocol
 from hms.engine.effects import Effects
 from hms.errors.catalogue import AddressNotLocked, NotSupported, ProtocolError
 from hms.errors.tree import HmsError
+from hms.records.audit import NO_DETAILS, AuditDetails
 from hms.server.connection_registry import ConnectionRegistry
-from hms.server.node_operations import Later
+from hms.server.node_operations import Ended, Later
 from hms.server.permissions import Permit
 from hms.wire import structures as wire
 from hms.wire.commands import Order
 from hms.wire.operations import Operation
 
-__all__ = ["Change", "Ended", "Entrance", "OpenEntrance"]
+__all__ = ["Change", "Entrance", "OpenEntrance"]
 
 Change = Callable[[Callable[[Effects, int], None]], None]
 """Applies a change under the engine's lock; from any thread."""
-Ended = Callable[[int, int, Effects], None]
-"""Told 0 or the number of an error, and the time; under the engine's lock."""
 
 
 class Entrance(Protocol):
@@ -49,8 +48,17 @@ class Entrance(Protocol):
     def lost(self, peer: Hashable) -> None:
         """A peer is gone."""
 
-    def ordered(self, number: int, order: Order, error: int, now_ms: int, fx: Effects) -> None:
-        """A command of an operator was applied; error: the number of the fault, or 0."""
+    def ordered(
+        self,
+        number: int,
+        order: Order,
+        error: int,
+        now_ms: int,
+        fx: Effects,
+        what: AuditDetails = NO_DETAILS,
+    ) -> None:
+        """A command of an operator was applied; error: the number of the fault, or 0; what: it has
+        changed."""
 
     def ended(self, number: int, order: Order, audit_number: int) -> Ended:
         """What audits the end of a command whose own record could not tell it."""
@@ -127,12 +135,20 @@ class OpenEntrance:
     def lost(self, peer: Hashable) -> None:
         """Nothing is kept of it here."""
 
-    def ordered(self, _number: int, _order: Order, _error: int, _now: int, _fx: Effects) -> None:
+    def ordered(
+        self,
+        _number: int,
+        _order: Order,
+        _error: int,
+        _now: int,
+        _fx: Effects,
+        _what: AuditDetails = NO_DETAILS,
+    ) -> None:
         """Nobody keeps it."""
 
     def ended(self, _number: int, _order: Order, _audit_number: int) -> Ended:
         """As above."""
-        return lambda _error, _now_ms, _fx: None
+        return lambda _error, _now_ms, _fx, _affected=None: None
 
     def ordered_elsewhere(
         self, _who: tuple[str, str], _order: Order, _error: int, _now: int, _fx: Effects

@@ -2,7 +2,7 @@
 another replica is to lead, or to count."""
 
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, Protocol
 
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.errors.catalogue import NotSupported
@@ -11,7 +11,7 @@ from hms.server.alerts import Alerts
 from hms.server.log_levels import LogLevels
 from hms.wire import operations as ops
 
-__all__ = ["NODE_OPERATIONS", "UNFORESEEN", "Later", "NodeOperations"]
+__all__ = ["NODE_OPERATIONS", "UNFORESEEN", "Ended", "Later", "NodeOperations"]
 
 NODE_OPERATIONS = (
     "alert.list",
@@ -24,12 +24,21 @@ UNFORESEEN = 1014
 """Of an error that has no number."""
 
 
+class Ended(Protocol):
+    """Audits how an order ended; under the engine's lock."""
+
+    def __call__(
+        self, error: int, now_ms: int, fx: Effects, affected: int | None = None, /
+    ) -> None:
+        """error: 0, or its number; affected: how many messages, publications or clients."""
+
+
 class Later:
     """An answer that comes later. asked: connections that wait for it, with their correlations, and
     what audits how it ended, 0 or the number of an error; under the engine's lock."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, int, Callable[[int, int, Effects], None]]] = []
+        self.asked: list[tuple[int, int, Ended]] = []
         self.then: Callable[[HmsError | None], None] = lambda _fault: None
         """Told the end: None when it was done."""
 

@@ -2,7 +2,7 @@
 commands."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from hms.engine.admin.operation_slices import SLICED
 from hms.engine.effects import Effects, Reply
@@ -12,12 +12,17 @@ from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.errors.tree import HmsError
 from hms.records import by_order
-from hms.records.audit import UNKNOWN
+from hms.records.audit import CUT_OFF, NO_DETAILS, UNKNOWN, AuditDetails
 from hms.server.branch_handlers import BranchHandlers
 from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOperations
-from hms.server.entrance import Ended
 from hms.server.listener_services import tell_running
-from hms.server.node_operations import NODE_OPERATIONS, UNFORESEEN, Later, NodeOperations
+from hms.server.node_operations import (
+    NODE_OPERATIONS,
+    UNFORESEEN,
+    Ended,
+    Later,
+    NodeOperations,
+)
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
 from hms.server.segment_roll import SEGMENT_OPERATIONS, SegmentOperations
 from hms.server.service_monitor import Listener, ServiceMonitor
@@ -27,6 +32,22 @@ from hms.wire import structures as wire
 from hms.wire.commands import Order
 from hms.wire.operations import CreateBackup
 from hms.wire.packed_messages import unpack_rows
+
+
+class Ordered(Protocol):
+    """Audits an order."""
+
+    def __call__(
+        self, number: int, order: Order, error: int, now_ms: int, fx: Effects, what: AuditDetails, /
+    ) -> None:
+        """See Entrance.ordered()."""
+
+
+class _Begun(NamedTuple):
+    """An order of which slices are done. number: of its record in the audit."""
+
+    number: int
+    ended: Ended
 
 
 class RequestHandlers:
@@ -40,7 +61,7 @@ class RequestHandlers:
         servers: Callable[[], Supervisor],
         resources: Callable[[], ResourceManagers],
         shown: Callable[[int, Order, Any], Any],
-        ordered: Callable[[int, Order, int, int, Effects], None],
+        ordered: Ordered,
         own: NodeOperations | None,
         audit_number: Callable[[Order], int],
         metrics: Callable[[], dict[str, Any]],
@@ -63,6 +84,8 @@ class RequestHandlers:
         self.shipped_ms = 0
         """The same of one that `hms backup ship` made."""
         self._clients = clients
+        self._begun: dict[int, _Begun] = {}
+        """By connection."""
         self._own = own
         self._metrics = metrics
         branches = BranchHandlers(engine.branches, monitor)
@@ -120,43 +143,65 @@ class RequestHandlers:
 
     def _operate_some(self, connection: int, request: Order, now_ms: int, fx: Effects) -> bool:
         """A refusal is the command's own, which is told to the audit."""
-        verb = request.command.name
+        verb, before = request.command.name, len(fx.records)
         try:
             if verb in CLOSING:
-                return self._clients.close_some(connection, request.arguments, now_ms, fx)
-            before = len(fx.records)
-            is_sliced = verb in SLICED and self._engine.operate_some(
-                connection, request, now_ms, fx
-            )
-            if len(fx.records) > before:
+                is_sliced = has_begun = self._clients.close_some(
+                    connection, request.arguments, now_ms, fx
+                )
+            else:
+                is_sliced = verb in SLICED and self._engine.operate_some(
+                    connection, request, now_ms, fx
+                )
+                done = self._engine.done_so_far(connection)
+                has_begun = bool(done) or len(fx.records) > before
+            if has_begun:
                 self._begin(connection, request, before, now_ms, fx)
         except HmsError:
             return False
-        fx.must_wait = fx.must_wait or is_sliced
+        if verb not in CLOSING:
+            fx.must_wait = fx.must_wait or is_sliced
         return is_sliced
 
     def _begin(
         self, connection: int, request: Order, before: int, now_ms: int, fx: Effects
     ) -> None:
         """A slice has changed something: that it was ordered is audited from here on, so that its
-        number is known to the slices that follow, and that a lost client leaves no part unsaid."""
-        progress = self._engine.begun(connection, request)
-        if progress is None:
-            return
-        is_first = not progress.audit_number
-        progress.audit_number = progress.audit_number or self._audit_number(request)
-        if progress.audit_number:
-            _number(fx, before, progress.audit_number, now_ms)
-            if is_first:
-                self._audit(connection, request, 0, before, now_ms, fx)
+        number is known to the slices that follow. How it ended is another record: done, failed, or
+        cut off with its connection."""
+        begun = self._begun.get(connection)
+        if begun is None:
+            number = self._audit_number(request)
+            if not number:
+                return
+            begun = _Begun(number, self._ended(connection, request, number))
+            self._begun[connection] = begun
+            self._audit(connection, request, UNKNOWN, before, now_ms, fx)
+            before += 1
+        _number(fx, before, begun.number, now_ms)
+
+    def cut_off(self, connection: int, now_ms: int, fx: Effects, error: int = CUT_OFF) -> None:
+        """What an order of a connection has begun is not gone on with."""
+        begun = self._begun.pop(connection, None)
+        count = self._engine.done_so_far(connection) + self._clients.closed_for(connection)
+        self._engine.give_up(connection)
+        if begun is not None:
+            begun.ended(error, now_ms, fx, count)
 
     def _audit(
-        self, connection: int, request: Order, error: int, before: int, now_ms: int, fx: Effects
+        self,
+        connection: int,
+        request: Order,
+        error: int,
+        before: int,
+        now_ms: int,
+        fx: Effects,
+        what: AuditDetails = NO_DETAILS,
     ) -> None:
         """Its record stands before what it did: were the log torn between them, the number would
         be that of another order otherwise."""
         count = len(fx.records)
-        self._ordered(connection, request, error, now_ms, fx)
+        self._ordered(connection, request, error, now_ms, fx, what)
         fx.records[before:] = [*fx.records[count:], *fx.records[before:count]]
 
     def _open_some(
@@ -445,10 +490,10 @@ class RequestHandlers:
     ) -> None:
         """What an operator orders is audited, also when it fails."""
         state, result, before = self._engine.state, 0, len(fx.records)
-        progress = self._engine.begun(connection, request)
-        begun = 0 if progress is None else progress.audit_number
-        state.operation = begun or self._audit_number(request)
-        number = state.operation
+        begun = self._begun.pop(connection, None)
+        state.operation = number = self._audit_number(request) if begun is None else begun.number
+        old = self._engine.described(request) if number else {}
+        value = None
         try:
             value = self._done(connection, request, now_ms, fx)
             result = UNKNOWN if isinstance(value, Later) else 0
@@ -459,8 +504,12 @@ class RequestHandlers:
             if number:
                 _number(fx, before, number, now_ms)
             state.operation = 0
-            if result or not begun:
-                self._audit(connection, request, result, before, now_ms, fx)
+            if begun is not None:
+                begun.ended(result, now_ms, fx, _affected(value))
+            else:
+                new = self._engine.described(request) if number else {}
+                what = _changes(old, new, _affected(value))
+                self._audit(connection, request, result, before, now_ms, fx, what)
         if isinstance(value, Later):  # its end is audited when it is known
             ended = self._ended(connection, request, number)
             value.asked.append((connection, correlation, ended))
@@ -491,6 +540,21 @@ class RequestHandlers:
         elif verb == "metrics.show":
             value |= self._metrics()
         return value
+
+
+def _affected(value: Any) -> int | None:
+    """Of an answer, how many messages, publications or clients it is about."""
+    for word in ("count", "closed"):
+        value = value.get(word, value) if isinstance(value, dict) else value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _changes(old: dict[str, Any], new: dict[str, Any], affected: int | None) -> AuditDetails:
+    """What was changed, before and after."""
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    before = {name: old[name] for name in names if name in old}
+    after = {name: new[name] for name in names if name in new}
+    return AuditDetails(affected=affected, before=before, after=after)
 
 
 def _number(fx: Effects, since: int, audit_number: int, now_ms: int) -> None:

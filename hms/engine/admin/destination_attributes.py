@@ -150,3 +150,14 @@ def said_of(control: Control) -> dict[str, Value]:
         "paused": control.paused,
         "life": control.life.value or "CONFIGURED",
     }
+
+
+def audited_of(target: Queue | Topic) -> dict[str, Value]:
+    """What the audit says of a destination before and behind an order that changes it."""
+    of_letters: dict[str, Value] = {
+        "redelivery_limit": target.redelivery_limit,
+        "redelivery_delay_s": target.redelivery_delay_ms / 1000,
+        "dead_letter": target.dead_letter,
+        "expired_to": target.expired_to,
+    }
+    return said_of(target.control) | of_letters

@@ -89,7 +89,6 @@ class Progress:
         "_walk",
         "_work",
         "asked",
-        "audit_number",
         "count",
     )
 
@@ -98,8 +97,6 @@ class Progress:
         self._connection = connection
         self._ends = False
         self.count = 0
-        self.audit_number = 0
-        """Of the order's record, which its first slice that changed something has left."""
         self._rows: list[dict[str, Any]] = []
         self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
         self._purged: list[Queue | Subscription] = []

@@ -12,7 +12,14 @@ import msgspec
 
 from hms.engine.effects import Effects
 from hms.engine.log.audit_chain import AuditChain
-from hms.records.audit import NO_HASH, AuditEntry
+from hms.records.audit import (
+    NO_DETAILS,
+    NO_HASH,
+    AuditDetails,
+    AuditEntry,
+    digest_of,
+    with_details,
+)
 from hms.server.logins.identities import Login
 from hms.server.logins.security_document import (
     BY_NODE,
@@ -47,20 +54,31 @@ class Auditing:
         """When the present minute began, and the bytes of its first refusals."""
 
     def ordered(
-        self, login: Login | None, order: Order, error: int, now_ms: int, fx: Effects
+        self,
+        login: Login | None,
+        order: Order,
+        error: int,
+        now_ms: int,
+        fx: Effects,
+        details: AuditDetails = NO_DETAILS,
     ) -> None:
         """A command of an operator that changes something, done or failed, or UNKNOWN."""
-        self.ordered_by(_who(login), order, error, now_ms, fx)
+        self.ordered_by(_who(login), order, error, now_ms, fx, details)
 
     def ordered_by(
-        self, who: tuple[str, str], order: Order, error: int, now_ms: int, fx: Effects
+        self,
+        who: tuple[str, str],
+        order: Order,
+        error: int,
+        now_ms: int,
+        fx: Effects,
+        details: AuditDetails = NO_DETAILS,
     ) -> None:
         """The same, by user and where that one is."""
         given = order.arguments
         if isinstance(given, SelectMessages) and given.is_erasure:
             given = msgspec.structs.replace(given, selector="***")
-        arguments = msgspec.json.encode(given).decode()
-        self._order(who, order, arguments, error, now_ms, fx)
+        self._order(who, order, msgspec.to_builtins(given), details, error, now_ms, fx)
 
     def ended(
         self,
@@ -70,16 +88,17 @@ class Auditing:
         error: int,
         now_ms: int,
         fx: Effects,
+        details: AuditDetails = NO_DETAILS,
     ) -> None:
         """How the command ended whose record has that number, and did not know it."""
-        said = msgspec.json.encode({"order": audit_number}).decode()
-        self._order(_who(login), order, said, error, now_ms, fx)
+        self._order(_who(login), order, {"order": audit_number}, details, error, now_ms, fx)
 
     def _order(
         self,
         who: tuple[str, str],
         order: Order,
-        arguments: str,
+        arguments: dict[str, Any],
+        details: AuditDetails,
         result: int,
         now_ms: int,
         fx: Effects,
@@ -88,7 +107,7 @@ class Auditing:
         if command.repeat is Repeat.READ:
             return
         about = str(command.action), concerns(command, order), command.name
-        self._add(who, *about, arguments, result, 1, now_ms, fx)
+        self._add(who, *about, with_details(arguments, details), result, 1, now_ms, fx)
 
     def number_of(self, order: Order) -> int:
         """The number that the next command's record has; 0 for one that leaves none."""
@@ -112,21 +131,24 @@ class Auditing:
         error: int,
         now_ms: int,
         fx: Effects,
+        details: AuditDetails = NO_DETAILS,
     ) -> None:
-        """A command, or a login, that is not allowed."""
+        """A command, or a login, that is not allowed. details: of the first one; those that are
+        counted behind it may be other connections'."""
         key = user[:63], source, action, resource[:255], error
-        if key not in self._counted and not self._has_room(key, now_ms):
-            key = OTHERS, "", "", "", error
+        said = "" if details == NO_DETAILS else with_details({}, details)
+        if key not in self._counted and not self._has_room(key, said, now_ms):
+            key, said = (OTHERS, "", "", "", error), ""
         began_ms, count = self._counted.get(key, (now_ms, -1))
         self._counted[key] = began_ms, count + 1
         if count < 0:
-            self._refusal(key, 1, now_ms, fx)
+            self._refusal(key, 1, now_ms, fx, said)
 
-    def _has_room(self, key: _Key, now_ms: int) -> bool:
+    def _has_room(self, key: _Key, said: str, now_ms: int) -> bool:
         """Whether one more gets a record of its own."""
         if now_ms - self._minute_ms >= MINUTE_MS:
             self._minute_ms, self._spent = now_ms, 0
-        size = ENTRY_BYTES + sum(len(word.encode()) for word in key[:4])
+        size = ENTRY_BYTES + sum(len(word.encode()) for word in (*key[:4], said))
         if len(self._counted) >= KEYS_MAX or self._spent + size > BYTES_A_MINUTE:
             return False
         self._spent += size
@@ -152,7 +174,8 @@ class Auditing:
         by = by if after.changed_by.startswith(BY_USER) else f"os:{by}"
         by = "system" if after.changed_by == BY_NODE else by
         who = (by, "security file") if is_told else ("system", "")
-        said = msgspec.json.encode(value).decode()
+        digests = AuditDetails(before=_version(before), after=_version(after))
+        said = with_details(value, digests)
         self._add(who, "secure", "role:*", "policy", said, 0, 1, now_ms, fx)
 
     def key_changed(self, listener: str, key: str, now_ms: int, fx: Effects) -> None:
@@ -201,9 +224,9 @@ class Auditing:
                 if count:
                     self._refusal(key, count, now_ms, fx)
 
-    def _refusal(self, key: _Key, count: int, now_ms: int, fx: Effects) -> None:
+    def _refusal(self, key: _Key, count: int, now_ms: int, fx: Effects, said: str = "") -> None:
         user, source, action, resource, error = key
-        self._add((user, source), action, resource, "refused", "", error, count, now_ms, fx)
+        self._add((user, source), action, resource, "refused", said, error, count, now_ms, fx)
 
     def _add(
         self,
@@ -222,6 +245,10 @@ class Auditing:
             0, now_ms, user, source, action, resource, command, arguments, error, count, NO_HASH
         )
         self._chain.append(entry, fx)
+
+
+def _version(document: SecurityDocument) -> dict[str, Any]:
+    return {"version": document.version, **digest_of(document)}
 
 
 def _who(login: Login | None) -> tuple[str, str]:

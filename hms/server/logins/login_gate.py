@@ -10,7 +10,6 @@ fail_delay_ms after its AUTH came; the reason stands in the node's log.
 import logging
 import os
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,10 +25,11 @@ from hms.errors.catalogue import (
     ProtocolError,
 )
 from hms.errors.tree import HmsError
+from hms.records.audit import NO_DETAILS, AuditDetails
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.doors.door import Words
 from hms.server.effect_release import ToConnection, ToPeer
-from hms.server.entrance import Change, Ended
+from hms.server.entrance import Change
 from hms.server.logins.auditing import Auditing
 from hms.server.logins.authenticators import Identity, LoginAttempt
 from hms.server.logins.authorization import Authorization, producer_needs
@@ -43,7 +43,7 @@ from hms.server.logins.passwords import hash_password, is_weaker, verify
 from hms.server.logins.policy_keeper import NO_KEEPER, PolicyKeeper
 from hms.server.logins.policy_pages import PolicyPages
 from hms.server.logins.resume_tokens import ResumeTokens
-from hms.server.node_operations import Later
+from hms.server.node_operations import Ended, Later
 from hms.server.rare_lines import RareLines
 from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
@@ -282,7 +282,7 @@ class LoginGate:
             if fresh is None or fresh.user != login.user:
                 self._log_refusal(login.user, login.caller, why or "it is another user's token")
                 said = LoginRefused(address=login.caller.listener)
-                self._audit_refusal(login.user, login.caller, said, now_ms, fx)
+                self._audit_refusal(login.user, login.caller, said, now_ms, fx, self._whose(number))
                 fx.out.append(Refusal(number, correlation, said))
                 return
             self._limits.succeeded(login.user, login.caller.source, now_ms)
@@ -454,15 +454,33 @@ class LoginGate:
 
         self._change(change)
 
-    def ordered(self, number: int, order: Order, error: int, now_ms: int, fx: Effects) -> None:
+    def ordered(
+        self,
+        number: int,
+        order: Order,
+        error: int,
+        now_ms: int,
+        fx: Effects,
+        what: AuditDetails = NO_DETAILS,
+    ) -> None:
         """A command of an operator was applied, or failed."""
-        login = self._authorization.logins.get(number)
-        self._auditing.ordered(login, order, error, now_ms, fx)
+        login, details = self._authorization.logins.get(number), self._whose(number, what)
+        self._auditing.ordered(login, order, error, now_ms, fx, details)
 
     def ended(self, number: int, order: Order, audit_number: int) -> Ended:
         """Who ordered it may be gone by then."""
-        login = self._authorization.logins.get(number)
-        return partial(self._auditing.ended, login, order, audit_number)
+        login, who = self._authorization.logins.get(number), self._whose(number)
+
+        def ended(error: int, now_ms: int, fx: Effects, affected: int | None = None, /) -> None:
+            details = msgspec.structs.replace(who, affected=affected)
+            self._auditing.ended(login, order, audit_number, error, now_ms, fx, details)
+
+        return ended
+
+    def _whose(self, number: int, what: AuditDetails = NO_DETAILS) -> AuditDetails:
+        """With the connection that an order came over."""
+        client_id = self._registry.client_id_of(number)
+        return msgspec.structs.replace(what, connection=number, client_id=client_id)
 
     def ordered_elsewhere(
         self, who: tuple[str, str], order: Order, error: int, now_ms: int, fx: Effects
@@ -478,7 +496,7 @@ class LoginGate:
         """A command was not permitted; how long the connection waits for it."""
         login = None if number is None else self._authorization.logins.get(number)
         self.denials += 1
-        if login is None:
+        if login is None or number is None:
             return 0
         said, number_of = error.fields, error.number or 0
         self._auditing.refused(
@@ -489,6 +507,7 @@ class LoginGate:
             number_of,
             now_ms,
             fx,
+            self._whose(number),
         )
         return self._pace.denied(login.user, now_ms)
 
@@ -739,11 +758,17 @@ class LoginGate:
         self._registry.releases.outlet.forget(peer)
 
     def _audit_refusal(
-        self, user: str, caller: Caller, error: HmsError, now_ms: int, fx: Effects
+        self,
+        user: str,
+        caller: Caller,
+        error: HmsError,
+        now_ms: int,
+        fx: Effects,
+        details: AuditDetails = NO_DETAILS,
     ) -> None:
         resource, number = f"listener:{caller.listener}", error.number or 0
         self._auditing.refused(
-            user, caller.source, str(Action.CONNECT), resource, number, now_ms, fx
+            user, caller.source, str(Action.CONNECT), resource, number, now_ms, fx, details
         )
 
     def _log_refusal(self, user: str, caller: Caller, why: str) -> None:

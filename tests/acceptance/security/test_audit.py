@@ -555,7 +555,8 @@ def test_an_order_whose_end_comes_later_is_unknown_until_then(is_lost, fault):
     _, ended = entries_of(node)
     assert (ended.user, ended.command) == ("root", "user.disable")
     assert ended.result == (0 if fault is None else hms.SecurityFileError.number)
-    assert json.loads(ended.arguments) == {"order": order.number}
+    said = json.loads(ended.arguments)
+    assert said == {"order": order.number, "audit": {"connection": 1}}
     assert bool(node.outlet.take("root")) is not is_lost
     assert list(breaks_of(entries_of(node))) == []
 
