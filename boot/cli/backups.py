@@ -18,6 +18,7 @@ from hms.boot.counts import counted
 
 if TYPE_CHECKING:
     from hms.history.backups.backup_creation import Subject
+    from hms.history.backups.backup_manifest import Manifest
     from hms.history.backups.shipping import Shipped
 
 __all__ = ["backup"]
@@ -49,6 +50,7 @@ def create(target: Target, to: Path | None, since: str, rate: int | None, attend
         known = backups_in(to)
         since = known[-1].name if known else ""
     with ExitStack() as opened:
+        seals: Callable[[Manifest | None], int]
         if attended:
             seals, tell = _asked_seal, _tell_progress
         else:
@@ -64,15 +66,22 @@ def create(target: Target, to: Path | None, since: str, rate: int | None, attend
     target.say(text, said | {"seconds": round(time.monotonic() - began_s, 3)})
 
 
-def _seals(connection: Any, to: Path, since: str, *, is_shipped: bool = False) -> Callable[[], int]:
+def _seals(
+    connection: Any, to: Path, since: str, *, is_shipped: bool = False
+) -> Callable[["Manifest | None"], int]:
     """Has the node seal its log; the first offset behind it."""
     from hms.history.seals import seal  # noqa: PLC0415 - not for --help
 
     about = {"to": str(to), "base": since} | ({"is_shipped": True} if is_shipped else {})
-    return lambda: seal(connection, "backup.create", **about)
+
+    def ask(shipped: "Manifest | None") -> int:
+        has = {} if shipped is None else {"since": shipped.until_lsn, "store": shipped.store}
+        return seal(connection, "backup.create", **about, **has)
+
+    return ask
 
 
-def _asked_seal() -> int:
+def _asked_seal(_shipped: "Manifest | None") -> int:
     """The same, by the process that has begun this one, with the login of its user: this one asks
     for it in a line, and reads the answer."""
     click.echo(json.dumps({"ask": "seal"}))
@@ -93,7 +102,7 @@ def _tell_nobody(done: int, total: int) -> None:
     """Who waits for the command sees its end."""
 
 
-def _subject(target: Target, seals: Callable[[], int]) -> "Subject":
+def _subject(target: Target, seals: Callable[["Manifest | None"], int]) -> "Subject":
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.boot.compose import hms_version  # noqa: PLC0415 - the same
     from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - the same
@@ -133,7 +142,8 @@ def ship(
     """Copy what the log of a node has sealed, again and again, until it is interrupted.
 
     Each round is a backup that follows the one before, so that a store can be restored to any
-    moment. A node that does not answer is waited for.
+    moment. A round in which nothing was written makes none. A node that does not answer is waited
+    for.
     """
     from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
     from hms.history.backups.shipping import ship as one_round  # noqa: PLC0415 - the same
@@ -150,7 +160,7 @@ def ship(
                     subject, to, full_every_s=full_every, bytes_a_second=(rate or 0) << 20
                 )
             _say_shipped(target, done)
-            if keep is not None and done.is_full:
+            if keep is not None and done.is_full and done.is_new:
                 _prune(target, to, keep, 0)
         except HmsError as fault:
             if rounds is not None:
@@ -164,11 +174,16 @@ def ship(
 
 def _say_shipped(target: Target, done: "Shipped") -> None:
     manifest = done.manifest
+    said: dict[str, Any] = {"backup": str(done.backup), "lsn": manifest.until_lsn - 1}
+    said |= {"base": manifest.base, "new": done.is_new}
+    if not done.is_new:
+        text = f"{done.backup}: up to date, nothing was written since {manifest.until_lsn - 1}"
+        target.say(text, said | {"bytes": 0, "why": ""})
+        return
     size = sum(one.bytes for one in manifest.files)
     what = f"full, {done.why}" if done.is_full else f"follows {manifest.base}"
-    said = {"backup": str(done.backup), "bytes": size, "lsn": manifest.until_lsn - 1}
-    said |= {"base": manifest.base, "why": done.why}
-    target.say(f"{done.backup}: {size} bytes, up to {manifest.until_lsn - 1}; {what}", said)
+    text = f"{done.backup}: {size} bytes, up to {manifest.until_lsn - 1}; {what}"
+    target.say(text, said | {"bytes": size, "why": done.why})
 
 
 @backup.command()

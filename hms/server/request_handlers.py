@@ -24,7 +24,7 @@ from hms.server.node_operations import (
     NodeOperations,
 )
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
-from hms.server.segment_roll import SEGMENT_OPERATIONS, SegmentOperations
+from hms.server.segment_roll import SEALS, SEGMENT_OPERATIONS, SegmentOperations
 from hms.server.service_monitor import Listener, ServiceMonitor
 from hms.server.service_operations import SERVICE_OPERATIONS, operate
 from hms.server.supervision import Supervisor
@@ -489,6 +489,10 @@ class RequestHandlers:
         self, connection: int, correlation: int, request: Order, now_ms: int, fx: Effects
     ) -> None:
         """What an operator orders is audited, also when it fails."""
+        if isinstance(request.arguments, CreateBackup) and self._is_idle(request.arguments):
+            self._note_backup(request.arguments, now_ms)
+            fx.out.append(Reply(connection, correlation, {"offset": request.arguments.since}))
+            return
         state, result, before = self._engine.state, 0, len(fx.records)
         begun = self._begun.pop(connection, None)
         state.operation = number = self._audit_number(request) if begun is None else begun.number
@@ -510,12 +514,21 @@ class RequestHandlers:
                 new = self._engine.described(request) if number else {}
                 what = _changes(old, new, _affected(value))
                 self._audit(connection, request, result, before, now_ms, fx, what)
+            if request.command.name in SEALS:
+                self.segments.asked(fx.records[before:], is_sealed=not result)
         if isinstance(value, Later):  # its end is audited when it is known
             ended = self._ended(connection, request, number)
             value.asked.append((connection, correlation, ended))
             return
         fx.must_wait = True
         fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))
+
+    def _is_idle(self, shipped: CreateBackup) -> bool:
+        return shipped.is_shipped and not self.segments.has_news(shipped)
+
+    def _note_backup(self, asked: CreateBackup, now_ms: int) -> None:
+        self.backed_up_ms = now_ms
+        self.shipped_ms = now_ms if asked.is_shipped else self.shipped_ms
 
     def _done(self, connection: int, request: Order, now_ms: int, fx: Effects) -> Any:
         verb, arguments = request.command.name, request.arguments
@@ -525,8 +538,7 @@ class RequestHandlers:
         elif verb in SEGMENT_OPERATIONS:
             value = self.segments.operate(arguments, fx)
             if isinstance(arguments, CreateBackup):
-                self.backed_up_ms = now_ms
-                self.shipped_ms = now_ms if arguments.is_shipped else self.shipped_ms
+                self._note_backup(arguments, now_ms)
         elif verb in CLIENT_OPERATIONS:
             value = self._clients.operate(connection, verb, arguments, now_ms, fx)
         elif verb in NODE_OPERATIONS and self._own is not None:

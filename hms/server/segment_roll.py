@@ -1,7 +1,8 @@
 """Segments: an operator has the log begin a new one, so that an archive can take this one, or has
 those leave it that hold what was erased.
 
-log.seal, backup.create    -> {"offset": the first one that does not lie in a sealed segment}
+log.seal, backup.create    -> {"offset": the first one that does not lie in a sealed segment; that
+                               which was given as since: nothing is new}
 backup.verify              -> {}: who reads backups is told that it may, and the audit of it
 erasure.begin, erasure.end -> {"audit": the number of its record, 0 at an open node}
 store.finalize             -> {"format_before", "format": the newest, which the next segment has}
@@ -9,22 +10,26 @@ log.erase                  -> {"live": of the ids, those that wait; "first": the
                                live messages were not told again}
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import InvalidArgument, StoreFull
+from hms.records import Record
 from hms.store.interface import Store
 from hms.wire.operations import (
     BeginErasure,
+    CreateBackup,
     EndErasure,
     EraseLog,
     FinalizeStore,
     VerifyBackup,
 )
 
-__all__ = ["SEGMENT_OPERATIONS", "SegmentOperations"]
+__all__ = ["SEALS", "SEGMENT_OPERATIONS", "SegmentOperations"]
+
+SEALS = frozenset(("log.seal", "backup.create"))
 
 SEGMENT_OPERATIONS = frozenset(
     (
@@ -47,6 +52,27 @@ class SegmentOperations:
     ) -> None:
         self._engine, self._store = engine, store
         self._check_format = check_format
+        self._quiet = range(0)
+        """Sequence numbers up to the last one of which none but the first, the seals of the log
+        and what belongs to them took any."""
+
+    def has_news(self, shipped: CreateBackup) -> bool:
+        """Whether the log has anything that was not shipped then, other than the records of orders
+        to seal it: those of one who ships what nobody wrote would never end."""
+        quiet, state = self._quiet, self._engine.state
+        is_ours = shipped.since in quiet and shipped.store == state.identity.store.hex()
+        return not is_ours or self._store.last_lsn != quiet[-1]
+
+    def asked(self, records: Iterable[Record], *, is_sealed: bool) -> None:
+        """An order to seal the log was done or, which is audited too, refused; these are its
+        records, which are not in the log yet."""
+        offset = self._store.last_lsn + 1
+        is_quiet = bool(self._quiet) and self._quiet[-1] == offset - 1
+        if not (is_quiet or is_sealed):
+            return
+        own = sum(record.events for record in records)
+        own += self._engine.dictionary().events if is_sealed else 0
+        self._quiet = range(self._quiet.start if is_quiet else offset, offset + own)
 
     def operate(self, arguments: Any, fx: Effects) -> dict[str, Any]:
         """The answer to any of them."""

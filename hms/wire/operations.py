@@ -228,6 +228,11 @@ class CreateBackup(Operation, frozen=True):
     base: Text = ""
     is_shipped: bool = False
     """One of a row of them: the next one comes soon."""
+    since: U63 = 0
+    """All before this offset was shipped; nothing is sealed, and nothing audited, when it is all
+    that there is."""
+    store: Text = ""
+    """The identity of the store of which it was shipped, in hexadecimal."""
 
 
 class VerifyBackup(Operation, frozen=True):

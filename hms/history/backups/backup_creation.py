@@ -57,7 +57,7 @@ from hms.store.journal.segment_walk import (
     survey_all,
 )
 
-__all__ = ["Subject", "create", "no_space"]
+__all__ = ["NothingNew", "Subject", "create", "no_space"]
 
 ATTEMPTS = 5
 SEALED_WITHIN_S = 30.0
@@ -67,11 +67,12 @@ SPARE_BYTES = 4 << 20
 
 
 class Subject(NamedTuple):
-    """What is backed up. seal: has the node seal its log, and tells the first offset behind it."""
+    """What is backed up. seal: has the node seal its log, and tells the first offset behind it; for
+    a backup that follows a shipped one, its offset when nothing was written since."""
 
     store: Path
     node: str
-    seal: Callable[[], int]
+    seal: Callable[[Manifest | None], int]
     calendar: Calendar
     hms_version: str = ""
     extras: tuple[Path, ...] = ()
@@ -80,6 +81,10 @@ class Subject(NamedTuple):
 
 def _tell_nobody(_done: int, _total: int) -> None:
     """Nobody waits to see how far it is."""
+
+
+class NothingNew(Exception):  # noqa: N818 - it is no error: there is nothing to ship
+    """The node has written nothing since the backup that this one would follow."""
 
 
 class _Moved(Exception):  # noqa: N818 - it is no error: the backup begins anew
@@ -97,7 +102,7 @@ def create(
 ) -> tuple[Path, Manifest]:
     """A new backup in the folder `to`; base: the one that it follows; is_shipped: it is not
     recovered, which takes as long as a boot; tell: how many bytes of the log are copied, and of how
-    many. BackupRefused, and nothing is left behind."""
+    many. NothingNew, where is_shipped; BackupRefused; and nothing is left behind."""
     before = chain_of(to / base) if base else []
     has = frozenset(one.name for _, manifest in before for one in manifest.files)
     taking = _Taking(subject, to, base, has, _Pace(bytes_a_second), is_shipped, tell)
@@ -169,9 +174,11 @@ def _attempt(taking: _Taking, part: Path) -> Manifest:
     subject, to, base, pace = taking.subject, taking.to, taking.base, taking.pace
     part.mkdir(mode=0o700)
     _take_files(taking, part)
-    until_lsn = subject.seal()
-    last, segment_bytes = _sealed_before(subject.store, until_lsn)
     before = read_manifest(to / base) if base else None
+    until_lsn = subject.seal(before if taking.is_shipped else None)
+    if before is not None and until_lsn == before.until_lsn:
+        raise NothingNew
+    last, segment_bytes = _sealed_before(subject.store, until_lsn)
     first = last.oldest if before is None else before.last_segment + 1
     infos = _segments(subject.store, first, last.number, base)
     _check_space(subject, to, infos)

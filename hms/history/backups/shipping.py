@@ -1,7 +1,8 @@
 """Shipping: a backup that is never older than so many seconds; and which backups may go.
 
 Each round copies what the log has sealed since the last one, as a backup that follows it: a store
-can be restored to any moment up to the last round. It is not recovered each time, which would take
+can be restored to any moment up to the last round. A round in which nothing was written copies
+nothing, and leaves the log as it is. It is not recovered each time, which would take
 as long as a boot: `hms backup verify` does that. A new full backup is made when the log has let go
 of what would follow, and after so long, so that those before it may go.
 """
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from hms.errors.catalogue import BackupRefused
 from hms.history.backups.backup_chain import backups_in, chain_of
-from hms.history.backups.backup_creation import Subject, create
+from hms.history.backups.backup_creation import NothingNew, Subject, create
 from hms.history.backups.backup_manifest import MANIFEST, Manifest, read_manifest, sync_folder
 
 __all__ = ["Shipped", "prunable", "remove", "ship"]
@@ -23,12 +24,14 @@ MILLI = 1000
 
 
 class Shipped(NamedTuple):
-    """One round. is_full: it follows no other; why: it had to be."""
+    """One round. is_full: it follows no other; why: it had to be; is_new: False when nothing was
+    written since the round before, whose backup this is."""
 
     backup: Path
     manifest: Manifest
     is_full: bool
     why: str = ""
+    is_new: bool = True
 
 
 def ship(
@@ -52,6 +55,9 @@ def ship(
                 )
                 return Shipped(path, manifest, is_full=False)
             why = "it was time for one"
+        except NothingNew:
+            last = read_manifest(known[-1])
+            return Shipped(known[-1], last, is_full=not last.base, is_new=False)
         except BackupRefused as fault:
             why = str(fault)
     path, manifest = create(subject, to, bytes_a_second=bytes_a_second)

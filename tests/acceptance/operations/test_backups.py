@@ -13,6 +13,7 @@ import os
 import random
 import shutil
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from hms.history.events import COLUMNS
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
 from hms.store.journal.store_examination import examine
+from tests.support.secured import document, secured_node
 from tests.support.waiting import wait_until
 
 RESTORES = int(os.environ.get("HMS_RESTORES", "2"))
@@ -260,6 +262,62 @@ def test_what_is_shipped_often_fills_no_history(tmp_path):
     ):
         found = [message.body for message in session.browser("late", oldest_first=True)]
     assert found == [b"%d" % number for number in range(rounds)]
+
+
+@pytest.mark.parametrize("is_secured", [False, True])
+def test_a_round_of_shipping_in_which_nothing_was_written_leaves_the_log_alone(
+    tmp_path, is_secured
+):
+    """An idle night: each round sealed a segment and made a backup of what sealing had written."""
+    made = (
+        secured_node(tmp_path, document(), CONFIG)
+        if is_secured
+        else hms.testing.node(store=tmp_path / "store", config=CONFIG)
+    )
+    to, beside = tmp_path / "kept", tmp_path / "beside"
+
+    def shipped(folder=to):
+        return command(node, "ship", "--to", folder, "--rounds", 1)
+
+    def send(body):
+        with hms.connect(node.address) as connection, connection.session() as session:
+            session.producer("late").send(body)
+
+    def log():
+        with hms.connect(node.address) as connection:
+            said = connection.administer("status")
+        return said["segments"], said["last_lsn"]
+
+    with made as node:
+        send(b"0")
+        full, before = shipped(), log()
+        assert (full["new"], full["base"]) == (True, "")
+        for _ in range(3):
+            wait_until(lambda: "alert ship_lag begins" in node.log, 60)
+            assert shipped() == full | {"new": False, "bytes": 0, "why": ""}
+        assert (log(), len(backups_in(to))) == (before, 1)
+
+        send(b"1")
+        wait_until(lambda: log()[1] > before[1])
+        follows = shipped()
+        assert (follows["new"], follows["base"]) == (True, Path(full["backup"]).name)
+        assert shipped()["new"] is False
+
+        assert shipped(beside)["new"] is True  # another folder: of what this wrote none has news
+        before = log()
+        assert (shipped()["new"], shipped(beside)["new"], log()) == (False, False, before)
+
+        node.kill()
+        node.boot()
+        send(b"2")
+        last = shipped()
+        assert last["new"] is True
+        assert shipped()["new"] is False
+        now = datetime.now(UTC).isoformat()
+        command(node, "restore", to, "--to", tmp_path / "restored", "--until", now)
+        command(node, "verify", to)
+    books = books_of(tmp_path / "restored", read_manifest(Path(last["backup"])).node_uid)
+    assert len(books["late"]) == 3
 
 
 def test_backups_are_listed_and_verified(made):

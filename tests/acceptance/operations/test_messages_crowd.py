@@ -1,5 +1,6 @@
 """Every command on messages by selector, beside eight consumers and four producers, while the node
-is killed again and again: books exact, each command in the audit, the longest hold of the lock.
+is killed again and again: books exact, each command in the audit, each row of the history with the
+number of the command that caused it, the longest hold of the lock.
 
 The long form, with as many messages, and kills, as the environment says:
 
@@ -20,6 +21,8 @@ import hms
 from hms.boot.cli import main
 from hms.client.message_admin import Outcome
 from hms.history.audit_trail import entries_of_log
+from hms.history.scan import plan, read_part
+from hms.history.scope import Scope
 from hms.records.audit import breaks_of
 from tests.support.secured import document, secured_node
 from tests.support.waiting import wait_until
@@ -265,7 +268,45 @@ def kill_beside(node, operator):
     return max(worst, key=lambda one: one["lock_held_max_cpu_ms"]), boots, faults
 
 
-@pytest.mark.timeout(3600)
+ROWS = {
+    "message.move": "moved",
+    "message.alter": "moved",
+    "message.copy": "forwarded",
+    "message.delete": "purged",
+    "message.expire": "expired",
+}
+"""What each command leaves in the history."""
+
+
+def rows_of(store):
+    """In the log and its history: how often each event was caused by each order."""
+    found = Counter()
+    for part in plan(store, Scope()):
+        for batch in read_part(part, Scope(), ("event", "operation")):
+            found.update((one.event, one.operation) for one in batch)
+    return found
+
+
+def check_history(rows, commands, done):
+    """Each row that only an operator can cause names an order of its kind, and what commands were
+    told is there; a command that was cut may have done more."""
+    by_command = Counter()
+    for (event, number), count in rows.items():
+        assert number is None or number in commands, (event, number)
+        by_command[event, commands.get(number)] += count
+    for event in ("moved", "purged", "expired", "forwarded"):
+        assert by_command[event, None] == 0, (event, "without an order")
+    assert {(event, command) for event, command in by_command if event in ROWS.values()} <= {
+        *((event, command) for command, event in ROWS.items()),
+        *(("forwarded", command) for command in ("message.move", "message.alter")),
+        ("forwarded", "message.expire"),
+    }
+    for command, event in ROWS.items():
+        assert by_command[event, command] >= done[command], command
+    return by_command
+
+
+@pytest.mark.timeout(3600 + CROWD // 200)
 def test_books_are_exact_beside_a_crowd_and_kills(tmp_path, record_property):
     """P6 and P9: each message is in one place, or received, or deleted as one that may be."""
     begun = time.monotonic()
@@ -280,11 +321,14 @@ def test_books_are_exact_beside_a_crowd_and_kills(tmp_path, record_property):
         store = node.store
         node.stop()
         entries = list(entries_of_log(store))
+        rows = rows_of(store)
 
     assert faults == crowd.faults == []
     there = sum(found.values(), Counter())
     known = {*range(CROWD), *crowd.sent}
-    told = Counter(entry.command for entry in entries if entry.result == 0)
+    orders = {entry.number: entry.command for entry in entries if entry.result == 0}
+    told = Counter(orders.values())
+    in_history = check_history(rows, orders, operator.done)
     figures = {
         "messages": CROWD,
         "kills": len(boots),
@@ -295,6 +339,7 @@ def test_books_are_exact_beside_a_crowd_and_kills(tmp_path, record_property):
         "cut": operator.cut,
         "done": dict(operator.done),
         "audited": dict(told),
+        "in_history": {f"{c} {e}": n for (e, c), n in in_history.items() if c in ROWS},
         "boot_s_max": round(max(boots), 1),
         "fill_s": round(filled_s, 1),
         "seconds": round(time.monotonic() - begun, 1),

@@ -31,6 +31,7 @@ from tests.support.memory_peer import Node, Peer
 
 GIVEN = {
     "seconds": 5,
+    "since": 8,
     "after": 4,
     "apply_s": 9.5,
     "attributes": {"max_messages": 5},
