@@ -224,7 +224,8 @@ def _finish(
     counts, state = count_places(engine), engine.state
     present_ms = now_ms or int(time.time() * 1000)
     known_ms = cut.at_ms or manifest.created_ms  # a node that never took a message has no time
-    below = _first_id(manifest, state.ids.reserved_below, max(0, present_ms - known_ms))
+    since = max(0, present_ms - known_ms), max(0, present_ms - manifest.created_ms)
+    below = _first_id(manifest, state.ids.reserved_below, *since)
     state.ids.reserved(below)
     journal = Journal.open(part, segment_bytes=manifest.segment_bytes, node_uid=manifest.node_uid)
     try:
@@ -247,10 +248,12 @@ def _parts(record: Record) -> tuple[int, int, Any]:
     return int(record.type), record.events, record.parts
 
 
-def _first_id(manifest: Manifest, below: int, since_ms: int) -> int:
-    """An id that no node can have given since. BackupRefused when there is none left."""
+def _first_id(manifest: Manifest, below: int, since_ms: int, since_backup_ms: int) -> int:
+    """An id that no node can have given since: neither the one that was backed up, nor a store that
+    was restored from the same backup before. BackupRefused when there is none left."""
     base = (manifest.node_uid & 0xFF) << COUNTER_BITS
-    skipped = max(IDS_SKIPPED_MIN, IDS_A_SECOND * -(-since_ms // 1000))
+    apart = IDS_A_SECOND * since_backup_ms // 1000
+    skipped = max(IDS_SKIPPED_MIN + apart, IDS_A_SECOND * -(-since_ms // 1000))
     first = max(below, manifest.next_id) + skipped
     if first >= base + (1 << COUNTER_BITS):
         detail = f"its HMSINDEX has no {skipped} ids left, which may have been given since"

@@ -337,16 +337,27 @@ def test_backups_are_listed_and_verified(made):
         assert counts == {name: len(ids) for name, ids in books.items()}
 
 
+def ids_given(store, count):
+    """Of messages that are sent to a node with this store."""
+    with (
+        hms.testing.node(store=store, config=CONFIG) as node,
+        hms.connect(node.address) as connection,
+        connection.session() as session,
+    ):
+        sent = session.producer("orders").send_many([hms.Message(b"new")] * count)
+        return {one.message_id for one in sent}
+
+
 @pytest.mark.timeout(600 + 30 * RESTORES)
 def test_a_store_restored_at_any_moment_has_what_the_log_says(made, history, tmp_path):
-    """At random sequence numbers, where Spark says so too; no id that was
-    given is given again."""
+    """At random sequence numbers, where Spark says so too; no id that the node or one of the other
+    stores has given is given again."""
     _, folder, traffic, _ = made
     full, *_, last = backups_in(folder / "kept")
     first_lsn, end_lsn = read_manifest(full).until_lsn - 1, read_manifest(last).until_lsn - 1
     chosen = random.Random(SEED)
     moments = [first_lsn, end_lsn, *(chosen.randint(first_lsn, end_lsn) for _ in range(RESTORES))]
-    found = {}
+    found, given = {}, set(traffic.ids)
     for at, lsn in enumerate(moments):
         done = restore(last, tmp_path / f"new{at}", CronCalendar(), until_lsn=lsn)
 
@@ -356,6 +367,9 @@ def test_a_store_restored_at_any_moment_has_what_the_log_says(made, history, tmp
         found[done.lsn] = books
         assert lsn - 1024 < done.lsn <= lsn
         assert done.first_id > int(max(traffic.ids), 16) + (1 << 31)
+        ids = ids_given(tmp_path / f"new{at}", 40)
+        assert given.isdisjoint(ids)
+        given |= ids
     assert found == books_by_spark(history, [*found]), SEED
 
 

@@ -75,7 +75,7 @@ def test_a_container_is_made_of_what_is_there():
 
 if "HMS_CONTAINER" in os.environ:
 
-    @pytest.mark.timeout(900)
+    @pytest.mark.timeout(1800)
     def test_a_node_boots_in_what_the_container_is_made_of(tmp_path):
         """In a Debian of its own, as the user of the container."""
         command = [str(ROOT / "scripts" / "container"), str(tmp_path)]
