@@ -102,12 +102,13 @@ class SegmentOperations:
     def _erase(self, asked: EraseLog) -> dict[str, Any]:
         """What does not wait now never does again: its bytes may go whenever the copy is ready."""
         wanted = _ids(asked.ids)
+        first = self._store.leave(asked.until)
         if asked.is_ready:
             self._store.adopt(asked.segment)
         blocks = self._engine.blocks_in(asked.segment) if wanted else ()
         live = {m.id for block in blocks for m in block.lying() if m is not None}
         found = " ".join(f"{id_:x}" for id_ in sorted(live & wanted))
-        return {"live": found, "first": self._store.leave(asked.until)}
+        return {"live": found, "first": first}
 
 
 def _ids(text: str) -> set[int]:

@@ -180,7 +180,8 @@ class Store(Protocol):
 
     def leave(self, until: int) -> int:
         """The segments before this one are to leave the log; the first one that has not been told
-        again yet. A store without segments tells of none."""
+        again yet. A store without segments tells of none. InvalidArgument for one that is not begun
+        soon."""
 
     def adopt(self, segment: int) -> None:
         """A copy of a segment that has left the log, in which erased messages are blank, takes its

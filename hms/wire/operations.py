@@ -266,7 +266,7 @@ class EraseLog(Operation, frozen=True):
     """segment: of which a copy lies beside it in which erased messages are blank; ids: which of
     these messages, with blanks between, still wait in it; is_ready: the copy takes its place.
     until: the segments before this one are to leave the log, as soon as what waits in them was told
-    again.
+    again; it is refused when it is not begun soon.
     """
 
     segment: U63 = 0

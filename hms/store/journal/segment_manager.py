@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from hms.errors.catalogue import InvalidArgument
 from hms.store.interface import CleaningStep, LiveData
 from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.audit_files import keep_audit, retire_audit
@@ -308,7 +309,12 @@ class SegmentManager:
 
     def leave(self, until: int) -> int:
         """Segments below this number leave the log as soon as what is live in them was told again;
-        the first one of which it was not."""
+        the first one of which it was not. InvalidArgument for one that is not begun soon: all that
+        come would be moved on, for as long as the node runs."""
+        newest = max(list(self._sizes), default=self.oldest)
+        if until > newest + 1:  # that one may be begun now
+            detail = f"{until} is beyond the segment that is being written, {newest}"
+            raise InvalidArgument(what="until", detail=detail)
         self._leaving_below = max(self._leaving_below, until)
         return self._first()
 

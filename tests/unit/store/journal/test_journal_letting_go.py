@@ -6,7 +6,7 @@ import os
 import pytest
 from journal_support import NotingDisk, contents, flip, recovered, running, segments
 
-from hms.errors.catalogue import StoreCorrupt
+from hms.errors.catalogue import InvalidArgument, StoreCorrupt
 from hms.records import RecordType
 from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError
 from hms.store.journal.audit_files import (
@@ -189,6 +189,22 @@ def test_the_history_may_be_removed_from_outside_while_it_is_limited(tmp_path):
     assert removed
     told = run.journal.describe()
     assert told["history_segments"] == len(list(tmp_path.glob("*.history")))
+    run.journal.close()
+
+
+def test_segments_that_are_not_there_yet_cannot_be_told_to_leave(tmp_path):
+    """All that came would be moved on, as long as the node runs; refused, it changes nothing."""
+    run = running(tmp_path, ALL_HISTORY)
+    busy(40)(run)
+    newest = int(segments(tmp_path)[-1].stem)
+    before = run.journal.leave(0)
+    for until in (newest + 2, (1 << 63) - 1):
+        with pytest.raises(InvalidArgument, match=f"{until} is beyond the segment .* {newest}"):
+            run.journal.leave(until)
+    live = run.journal._segments._live
+    assert run.journal.next_to_clean(live) is None
+    assert run.journal.leave(newest + 1) == before
+    assert run.journal.next_to_clean(live) is not None
     run.journal.close()
 
 
