@@ -743,8 +743,8 @@ class Broker:
                 self.around.storage.lead_here()
             else:
                 self.around.storage.notify()
-        elif fx.out and (delivers := self.releases.release(store.durable_lsn)):
-            self._call_listeners(delivers)
+        elif fx.out and (calls := self.releases.release(store.durable_lsn)):
+            self._call_listeners(calls)
 
     def _go_on(self, hung: Sequence[str], *, is_behind: bool) -> None:
         """End server processes that hang; have the next slice done behind what waits now."""
@@ -755,13 +755,10 @@ class Broker:
 
     def release(self, durable_lsn: int) -> None:
         """Let go of what the log is durable for; listeners' messages go on to the monitor."""
-        delivers = self.releases.release(durable_lsn)
-        if delivers:
-            self._call_listeners(delivers)
+        if calls := self.releases.release(durable_lsn):
+            self._call_listeners(calls)
 
-    def _call_listeners(self, delivers: list[Deliver]) -> None:
-        payloads = self._bodies.of_all([deliver.messages[0] for deliver in delivers])
-        calls = list(zip(delivers, payloads, strict=True))
+    def _call_listeners(self, calls: list[tuple[Deliver, bytes]]) -> None:
         self._change(lambda _, now: call_listeners(self.engine, self.monitor, calls, now))
 
     def command(self, change: Callable[[Effects, int], None]) -> None:
@@ -797,8 +794,8 @@ class Broker:
         self._batch_records.total += durable_lsn - before
         if self._awaiting_count or self._waits:
             self._progressed()
-        if delivers := self.releases.release(durable_lsn):
-            self._call_listeners(delivers)
+        if calls := self.releases.release(durable_lsn):
+            self._call_listeners(calls)
         if awaiting_page_in:
             payloads = self._bodies.of_all([waiting.message for waiting in awaiting_page_in])
             found = list(zip(awaiting_page_in, payloads, strict=True))

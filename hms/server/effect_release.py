@@ -135,8 +135,9 @@ class EffectRelease:
             outgoing.tell(peer, words)
         self.outlet.put(outgoing.frames())
 
-    def release(self, durable_lsn: int) -> list[Deliver]:
-        """Send what waited for no more than durable_lsn; the messages that are for listeners."""
+    def release(self, durable_lsn: int) -> list[tuple[Deliver, bytes]]:
+        """Send what waited for no more than durable_lsn; the messages that are for listeners, each
+        with head and body. Those are read here: once this is over their segment may go."""
         listeners: list[Deliver] = []
         with self._lock:
             outgoing = OutgoingFrames(self.native, self.doors, self._payloads_of)
@@ -153,7 +154,11 @@ class EffectRelease:
             if outgoing.out:
                 self.outlet.put(outgoing.frames())
             self._released += done
-        return listeners
+            if not listeners:
+                return []
+            assert self._payloads_of is not None, "who has listeners reads bodies"
+            bodies = self._payloads_of([deliver.messages[0] for deliver in listeners])
+        return list(zip(listeners, bodies, strict=True))
 
     def behind(self, durable_lsn: int) -> int:
         """Up to where the log is durable and no batch waits to go out: the body of a message that

@@ -259,11 +259,11 @@ def bury_deleted(state: State, queue: Queue, fx: Effects, count_max: int = 1 << 
         return 0
     line = queue.line
     going = list(islice(chain(line.page(is_newest_first=False), line.delayed), count_max))
+    dead = [(message, line.attempts(message)) for message in going]
     for message in going:
-        queue.line.remove(message)
+        line.remove(message)
     queue.line.count("dead_lettered", len(going))
     state.waiting_bytes -= sizes_of(going)
-    dead = [(message, queue.line.attempts(message)) for message in going]
     keep(state, queue, target, dead, Death(DeadReason.DESTINATION_DELETED), fx)
     dispatch(state, target, fx)
     return len(going)

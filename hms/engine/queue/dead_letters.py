@@ -96,14 +96,14 @@ def keep(
     Those whose body is in the log only come when it was read. The caller dispatches the target."""
     if death.reason is not DeadReason.DESTINATION_DELETED and target.line.is_index_far:
         for message, attempts in messages:
-            _hold(message, place)
+            _hold(message, place, attempts)
             letters = state.awaiting_ids.setdefault(target, deque())
             letters.append(_waiting(state, place, message, attempts, death))
         return
     resident = []
     for message, attempts in messages:
         if message.is_paged:
-            _hold(message, place)
+            _hold(message, place, attempts)
             state.awaiting_page_in.append(_waiting(state, place, message, attempts, death))
         else:
             resident.append((message, attempts, message.payload))
@@ -126,15 +126,19 @@ def _waiting(
     return AwaitingPageIn(place, message, attempts, *death, operation=state.operation)
 
 
-def _hold(message: StoredMessage, place: Queue | Subscription) -> None:
-    """The log keeps it where it was until its letter is there, and so is a file that it names."""
+def _hold(message: StoredMessage, place: Queue | Subscription, attempts: int) -> None:
+    """The log keeps it where it was until its letter is there, and so is a file that it names. How
+    often it failed is told again with it."""
     message.came()
+    if attempts:
+        place.line.history.setdefault(message.id, (attempts, attempts))
     if message.block is not None:
         message.block.keep(message, place.number)
 
 
 def _let_go(message: StoredMessage, place: Queue | Subscription) -> None:
     message.went()
+    place.line.history.pop(message.id, None)
     if message.block is not None:
         message.block.left(message, place.number)
 

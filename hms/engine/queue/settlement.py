@@ -275,7 +275,7 @@ def _put_back(
         attempts += 1
         death = back.doomed.get(message.id) or _death(place, message, attempts, how, back.said)
         if death is not None:
-            _to_dead_letters(state, place, message, attempts, death, fx)
+            _to_dead_letters(state, place, message, (deliveries, attempts), death, fx)
             return False
     if delay_ms and how is not Return.LOST:
         due_ms = state.now_ms + delay_ms
@@ -339,15 +339,19 @@ def _to_dead_letters(
     state: State,
     place: Queue | Subscription,
     message: StoredMessage,
-    attempts: int,
+    counts: tuple[int, int],
     death: Death,
     fx: Effects,
 ) -> None:
-    """A message that was out failed once too often, or for good."""
-    if must_wait(state, place, message):  # until then the log knows at least how often it failed
+    """A message that was out failed once too often, or for good; counts: how often it was delivered
+    and failed."""
+    is_late = must_wait(state, place, message)
+    if is_late:  # until then the log knows at least how often it failed
         write_ranges(state, place, RecordType.FAILED, [message], fx)
     place.line.settle(message)
-    _bury(state, place, message, attempts, death, fx)
+    if is_late:
+        place.line.history[message.id] = counts
+    _bury(state, place, message, counts[1], death, fx)
 
 
 def bury_overdue(state: State, place: Queue | Subscription, fx: Effects) -> None:
@@ -389,6 +393,7 @@ def _bury(
     place.line.count("dead_lettered", 1)
     state.waiting_bytes -= message.size_bytes
     if target is None:
+        place.line.history.pop(message.id, None)
         write_ranges(state, place, RecordType.DISCARDED, [message], fx, Cause.DEAD_LETTERED)
         return
     keep(state, place, target, [(message, attempts)], death, fx)

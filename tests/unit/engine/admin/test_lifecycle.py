@@ -121,6 +121,22 @@ def test_what_waits_in_a_deleted_queue_becomes_dead_letters_with_the_reason(rig,
         rig.start()
 
 
+def test_a_letter_of_a_deleted_queue_says_how_often_it_failed(rig):
+    """It said 0, whatever had been tried."""
+    order(rig, "queue.create", name="new", redelivery_limit=7)
+    open_producer(rig, 20, "new")
+    rig.send(producer=20)
+    (message,) = rig.consume(1, "new")
+    spans = [(message.id, message.id)]
+    rig.run(lambda fx: rig.engine.give_back(1, 1, 0, spans, Return.FAILED, rig.now_ms, fx))
+    rig.run(lambda fx: rig.engine.close_consumer(1, 1, rig.now_ms, fx))
+
+    order(rig, "queue.delete", name="new", force=True)
+
+    (letter,) = rig.engine.state.queues["HMS.DLQ"].line.everything()
+    assert letter.head().node["$DeadCount"] == 1
+
+
 def test_what_waits_in_a_temporary_queue_is_no_dead_letter(rig):
     """It was for its client, which lets go of it."""
     fx = rig.run(lambda fx: rig.engine.create_temporary(1, "queue", fx))

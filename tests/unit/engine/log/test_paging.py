@@ -13,7 +13,9 @@ from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.payloads import Payloads
 from hms.store.interface import SegmentGoneError
 from hms.store.journal.segment_manager import LogLimits
+from hms.wire import structures as wire
 from hms.wire.frames import DELIVER_HEAD, Kind
+from tests.support.hello import hello_of
 from tests.support.journal_node import JournalNode
 
 MEMORY = 30_000
@@ -30,6 +32,7 @@ SETTINGS = EngineSettings(
 )
 BODIES = [b"%03d" % i * 300 for i in range(40)]
 
+HIGH = "JMSPriority = 7"
 OLDEST_FIRST = (True, 0, 100)
 
 
@@ -184,6 +187,35 @@ def test_a_message_that_failed_too_often_is_not_tried_again_after_a_crash(tmp_pa
     again.close()
 
 
+def test_cleaning_tells_how_often_a_message_failed_that_waits_to_be_a_letter(tmp_path):
+    """Its failures were told with the record that cleaning made superfluous: after a crash it was
+    tried as often again."""
+    node = life(tmp_path)
+    fill(node)
+    node.consume(1, 100)
+    last = list(node.engine.state.connections[1].consumers[1].out.values())[-1]
+    for _ in range(2):
+        node.broker._change(
+            lambda fx, now: node.engine.give_back(
+                1, 1, 0, [(last.id, last.id)], Return.FAILED, now, fx
+            )
+        )
+        node.broker._change(lambda fx, now: node.engine.credit(1, 1, 0, 1, now, fx))
+    assert [one.message for one in node.engine.state.awaiting_page_in] == [last]
+    segment, found = node.store.newest_segment, [(last, node.broker._bodies.of(last))]
+    node.broker._change(lambda fx, now: node.engine.move(segment, found, now, fx))
+    node.store.commit()
+    node.close()
+
+    again = life(tmp_path)
+    again.step()
+    assert last.id not in [id_ for id_, _, _, _ in again.waiting()]
+    (letter,) = again.engine.state.queues["HMS.DLQ"].line.in_order()
+    assert letter.head().node["$DeadCount"] == 2
+    assert again.engine.state.queues["orders"].line.history.keys().isdisjoint({last.id})
+    again.close()
+
+
 def test_expired_messages_go_where_they_should_with_their_bodies(tmp_path):
     """And a node that dies while they wait for them has them where they were."""
     node = life(tmp_path)
@@ -224,6 +256,41 @@ def test_a_body_is_looked_for_again_where_its_message_was_moved():
     assert Payloads(_Gone(5), lambda _: [next(told)]).of_all([message]) == [b"77777"]
     with pytest.raises(SegmentGoneError):
         Payloads(_Gone(5), lambda _: [3]).of_all([message])
+
+
+def test_a_listeners_message_is_read_before_its_segment_may_go(tmp_path, monkeypatch):
+    """Its consumer could be lost and its queue purged before it was read, and the node stopped."""
+    node = life(tmp_path)
+    fill(node)
+    node.publish(100, [b"for a listener"], priority=7)
+    assert list(node.engine.state.queues["orders"].line.everything())[-1].is_paged
+    release, bodies = node.broker.releases.release, []
+
+    def over(durable_lsn):
+        calls = release(durable_lsn)
+        bodies.extend(body for _, body in calls)
+        return calls
+
+    read = node.store.read
+
+    def locked(position, size):
+        if not node.broker.releases._lock.locked():
+            raise SegmentGoneError(position)
+        return read(position, size)
+
+    monkeypatch.setattr(node.broker.releases, "release", over)
+    monkeypatch.setattr(node.store, "read", locked)
+    node.send("server", Kind.HELLO, wire.encode(hello_of(1, is_server=True)))
+    node.send("server", Kind.REQUEST, wire.encode(wire.Advertise("WORK")))
+    node.send("client", Kind.HELLO, wire.encode(hello_of(3)))
+    node.send("client", Kind.REQUEST, wire.encode(wire.OpenSession(1, 1, is_asynchronous=True)))
+    request = wire.OpenConsumer(
+        1, 1, "queue", "orders", 0, selector="JMSPriority = 7", listener="WORK"
+    )
+    node.send("client", Kind.REQUEST, wire.encode(request))
+
+    assert bodies == [b"for a listener"]
+    node.close()
 
 
 def test_where_a_message_lies_is_asked_under_the_engines_lock(tmp_path):
