@@ -167,7 +167,15 @@ def salvage(target: Target, path: Path | None, new: Path, yes: bool) -> None:
 @click.argument(
     "mode",
     type=click.Choice(("latency", "locks", "honesty", "witness", "check", "kill", "damage")),
-    default="latency",
+    required=False,
+)
+@click.option("--peer", "is_peer", is_flag=True, help="Try it from two machines that share PATH.")
+@click.option(
+    "--wait-s",
+    type=click.FloatRange(1, 86_400),
+    default=120.0,
+    show_default=True,
+    help="--peer: how long the other machine is waited for.",
 )
 @click.option("--count", type=click.IntRange(10, 10_000_000), default=200, show_default=True)
 @click.option("--witness", help="honesty, check: HOST:PORT of `hms store probe DIR witness`.")
@@ -175,7 +183,15 @@ def salvage(target: Target, path: Path | None, new: Path, yes: bool) -> None:
 @click.option("--runs", type=click.IntRange(1, 10_000), default=5, show_default=True)
 @click.option("--json", "is_json", is_flag=True, help="Answer in JSON.")
 def probe(
-    path: Path, mode: str, count: int, witness: str | None, listen: str, runs: int, is_json: bool
+    path: Path,
+    mode: str | None,
+    is_peer: bool,
+    wait_s: float,
+    count: int,
+    witness: str | None,
+    listen: str,
+    runs: int,
+    is_json: bool,
 ) -> None:
     """What the disk below PATH does, in a folder of its own there, which is removed.
 
@@ -188,11 +204,23 @@ def probe(
     honesty --witness: numbered records are written, synced, and told to a witness at another
     machine (PATH there is where it keeps the numbers), until somebody cuts the power of this one.
     check --witness tells afterwards which confirmed records are lost; exit code 4 when some are.
+
+    --peer: run it on two machines that mount PATH. Whether one rename wins and is seen at once,
+    locks hold and end with their holder, synced bytes are read by the other one, and a log that is
+    taken over while it is written loses nothing; exit code 4 when a shared store is not safe there,
+    3 when both ran on one machine.
     """
     from hms.boot.doctor import probing  # noqa: PLC0415 - not for --help
 
     target = Target(Path(), None, None, is_json)
+    if is_peer and mode is not None:
+        raise click.UsageError(f"--peer is a test of its own, without {mode}")
+    mode = mode or "latency"
     try:
+        if is_peer:
+            said, code = probing.peer(path, count, wait_s)
+            show_values(target, said)
+            click.get_current_context().exit(code)
         if mode == "witness":
             _serve_witness(target, path, _place(listen))
             return

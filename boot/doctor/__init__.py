@@ -6,5 +6,6 @@ checks     the table of checks; place_checks and node_checks: those of what lies
            of its own things
 disk_probe what a disk does: syncs, their time, locks
 witness    what it keeps through a power cut; kill_probe: what a node on it loses when it is killed;
-           damage_probe: whether a flipped bit is detected
+           damage_probe: whether a flipped bit is detected; peer_probe: whether two machines can
+           share a folder
 """

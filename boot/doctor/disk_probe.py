@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Latencies", "batch_curve", "folder_of", "is_lock_held", "measure", "percentile"]
+__all__ = [
+    "Latencies",
+    "batch_curve",
+    "folder_of",
+    "is_lock_held",
+    "killed_holder",
+    "measure",
+    "percentile",
+]
 
 BLOCK = 4096
 MILLI = 1000
@@ -138,9 +146,9 @@ def is_lock_held(folder: Path, lock: Callable[[int, int], None] = fcntl.flock) -
         os.close(second)
 
 
-def _survives_kill(path: Path, ours: int, lock: Callable[[int, int], None]) -> str:
-    """Whether the lock of a process that is killed is free at once."""
-    lock(ours, fcntl.LOCK_UN)
+@contextmanager
+def killed_holder(path: Path, lock: Callable[[int, int], None] = fcntl.flock) -> Iterator[None]:
+    """Meanwhile a process of its own has the lock; at the end it is killed."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -152,11 +160,21 @@ def _survives_kill(path: Path, ours: int, lock: Callable[[int, int], None]) -> s
                 time.sleep(60)
         finally:
             os._exit(1)
-    os.close(writer)
-    os.read(reader, 1)
-    os.close(reader)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
+    try:
+        os.close(writer)
+        os.read(reader, 1)
+        os.close(reader)
+        yield
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+def _survives_kill(path: Path, ours: int, lock: Callable[[int, int], None]) -> str:
+    """Whether the lock of a process that is killed is free at once."""
+    lock(ours, fcntl.LOCK_UN)
+    with killed_holder(path, lock):
+        pass
     try:
         lock(ours, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

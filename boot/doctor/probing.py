@@ -15,7 +15,7 @@ from hms.boot.doctor.disk_probe import (
 )
 from hms.boot.doctor.machine import Machine
 
-__all__ = ["MODES", "honesty", "latency", "locks", "witnessed"]
+__all__ = ["MODES", "honesty", "latency", "locks", "peer", "witnessed"]
 
 UNKNOWN, DISHONEST = 3, 4
 Outcome = tuple[dict[str, Any], int]
@@ -80,6 +80,18 @@ def damage(path: Path, count: int) -> Outcome:
 
     said, is_good = damaged(path, count)
     return said, 0 if is_good else DISHONEST
+
+
+def peer(path: Path, rounds: int, wait_s: float) -> Outcome:
+    """What the folder does between two machines that both run this."""
+    from hms.boot.doctor.peer_probe import probe  # noqa: PLC0415 - loads the store
+
+    said = probe(path, rounds, wait_s)
+    if said["faults"]:
+        return said | {"verdict": "two machines cannot share it"}, DISHONEST
+    if said["is_same_machine"]:
+        return said | {"verdict": "all holds, but both ran on one machine"}, UNKNOWN
+    return said | {"verdict": "two machines can share it"}, 0
 
 
 def witnessed(path: Path, mode: str, count: int, address: tuple[str, int]) -> Outcome:

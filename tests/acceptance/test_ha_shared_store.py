@@ -3,7 +3,10 @@
 Two processes with folders of their own and one store, on one machine. HMS_HA=full: 100 kills.
 """
 
+import json
 import os
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -213,3 +216,21 @@ def _kept_in(kind, folder):
 
 def _beat(store):
     return next(store.glob("gen.*/BEAT")).read_bytes()
+
+
+def test_two_processes_try_a_folder_as_two_machines_would(tmp_path):
+    """Before a store is put there; beside one that is there. On one machine all holds, and it is
+    said that this is no word about two."""
+    words = [sys.executable, "-m", "hms.boot", "store", "probe", str(tmp_path), "--peer"]
+    words += ["--json", "--count", "10"]
+    pair = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)
+    ]
+    found = [(*one.communicate(timeout=WAIT_S), one.returncode) for one in pair]
+    assert [code for _, _, code in found] == [3, 3], found
+    told = [json.loads(out) for out, _, _ in found]
+    assert {one["role"] for one in told} == {"first", "second"}
+    for one in told:
+        assert (one["faults"], one["take_over_lost"], one["locks"]) == ([], 0, "hold")
+        assert one["take_over_confirmed"] >= 20
+    assert list(tmp_path.iterdir()) == []
