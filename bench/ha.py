@@ -13,16 +13,18 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from bench.command import parser, said, show, workloads
 from bench.ha_failover import Gaps, failover
-from bench.ha_machines import Group, group
+from bench.ha_machines import group, wait_for
 from bench.peers.rabbitmq import RABBITMQ_QUORUM_3
 from hms.boot.bench.pairs import Row, compare
 from hms.boot.bench.systems import HMS, HmsSystem, Needs, Running, System
@@ -60,8 +62,8 @@ class Copies(HmsSystem):
 
 
 class CatchUp(NamedTuple):
-    """How a new copy came up: MiB/s of the log beside those of cp, and what others did meanwhile,
-    in sends a second, beside those before."""
+    """How a new copy came up, from when it was there until it counted: MiB/s of the log beside
+    those of cp, and what others did meanwhile, in sends a second, beside those before."""
 
     mib: float
     copy_mib_s: float
@@ -90,29 +92,60 @@ def catch_up(folder: Path, mib: int, before_s: float) -> CatchUp:
             producer = session.producer("waiting")
             for _ in range(mib):
                 producer.send_many([os.urandom(CATCH_UP_BODY)] * ((1 << 20) // CATCH_UP_BODY))
-            sending = session.producer("bench")
-            before = _sends(lambda at_s: time.monotonic() - at_s < before_s, sending)
             store = machines.leader.store
             size_mib, cp_mib_s = _cp(store, folder / "cp")
-            begun_s = time.monotonic()
-            new.boot()
-            meanwhile = _sends(lambda _: not _counts(machines, new.folder.name), sending)
-            taken_s = time.monotonic() - begun_s
-    return CatchUp(size_mib, size_mib / taken_s, cp_mib_s, meanwhile, before)
+            with machines.connect() as asking, _Sends(session.producer("bench")) as sends:
+
+                def row() -> dict[str, Any]:
+                    rows = asking.administer("status")["replication"]["replicas"]
+                    return next((o for o in rows if _is_here(o, new.folder.name)), {})
+
+                begun_s = time.monotonic()
+                wait_for(lambda: not row() and time.monotonic() - begun_s > before_s, "the sends")
+                before = sends.rate(begun_s, time.monotonic())
+                booting = threading.Thread(target=new.boot)
+                booting.start()
+                wait_for(row, "the new copy")
+                begun_s = time.monotonic()
+                wait_for(lambda: row().get("is_in_sync") and row()["is_member"], "all of the log")
+                ended_s = time.monotonic()
+                booting.join()
+            meanwhile = sends.rate(begun_s, ended_s)
+    return CatchUp(size_mib, size_mib / (ended_s - begun_s), cp_mib_s, meanwhile, before)
 
 
-def _counts(machines: Group, name: str) -> bool:
-    return name in machines.replication()["members"]
+def _is_here(row: dict[str, Any], name: str) -> bool:
+    return row["replica"] == name and bool(row["is_heard"])
 
 
-def _sends(goes_on: Any, producer: Any) -> float:
-    """Sends a second, one hundred at a time, while it goes on."""
-    begun_s, count = time.monotonic(), 0
-    while True:
-        producer.send_many([b"x" * 1024] * 100)
-        count += 100
-        if not goes_on(begun_s):
-            return count / (time.monotonic() - begun_s)
+class _Sends:
+    """One producer that sends one hundred at a time, in a thread, until the block ends."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer, self._is_over = producer, False
+        self._times: list[float] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            self._producer.send_many([b"x" * 1024] * 100)
+            self._times.append(time.monotonic())
+
+    def rate(self, begun_s: float, ended_s: float) -> float:
+        """Sends a second between two moments; those on their way at either end by their part."""
+        count = 0.0
+        for before_s, at_s in pairwise(list(self._times)):
+            part_s = min(at_s, ended_s) - max(before_s, begun_s)
+            count += 100 * max(0.0, part_s) / (at_s - before_s)
+        return count / (ended_s - begun_s)
 
 
 def _cp(store: Path, to: Path) -> tuple[float, float]:

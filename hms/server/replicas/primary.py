@@ -97,10 +97,13 @@ __all__ = ["Primary"]
 
 log = logging.getLogger("hms.replicas")
 
-WINDOW_FRAMES: Final = 16
-"""A copy that catches up has so many frames of BYTES_MAX on their way to it."""
-PAST_FRAMES: Final = 2
-"""One that has the log gets the history in its shadow (P13)."""
+PIECE_BYTES: Final = 256 << 10
+"""So much of what a copy lacks is read in a turn: what is written now waits for no more (P13)."""
+WINDOW_FRAMES: Final = 64
+"""A copy that catches up has so many pieces on their way to it while nobody writes."""
+SHADOW_FRAMES: Final = 8
+"""While somebody does, as it syncs them on the way of what is confirmed; and one that has the log,
+for the history."""
 BEHIND_FRAMES_MAX: Final = 1024
 BEHIND_BYTES_MAX: Final = 64 << 20
 """A copy that has so many on their way to it, or bytes of the log, joins again: one that stands
@@ -132,8 +135,12 @@ class _Link:
         """Segments that it gets; the first one from `at` on."""
         self.at: int | None = None
         self.end = 0
+        self.unseen: int | None = None
+        """The first one has only zeros from there on; None: nobody has looked."""
         self.ends: dict[int, int] = {}
         self.files: deque[str] = deque()
+        """Files that it gets before; the first one from `file_at` on."""
+        self.file_at = 0
         self.past: deque[int] = deque()
         """Segments of the history that it lacks, the newest first, so that there is no gap; the
         first one from `past_at` on."""
@@ -147,6 +154,8 @@ class _Link:
         """Frames."""
         self.sizes: deque[int] = deque()
         """Of those that are on their way."""
+        self.calm = 0
+        """Pieces that it got since somebody wrote."""
         self.lag_bytes = 0
         self.applied: Place | None = None
         """What lies before it is applied there; None from one that does not say so."""
@@ -212,8 +221,9 @@ class Primary:
         self._headers: dict[int, tuple[bytes, int]] = {}
         self._ends: dict[int, int] = {}
         """Of segments that were written in this start."""
-        self._current = self._format = 0
-        """The segment that is written, and the format of the log."""
+        self._first = self._current = self._format = 0
+        """The segments that were begun in this start and that is written, and the format of the
+        log."""
         self._must_keep = self._asks_applied = False
         self._places: deque[tuple[int, Place]] = deque()
         """Where the marks lie that were synced here and are not confirmed yet."""
@@ -242,6 +252,7 @@ class Primary:
         is_first = not self._current
         with self._changed:
             if is_first:
+                self._first = number
                 self._confirmation.begins(self._clock_s())
                 self._renew_at_s = float("-inf")
             self._headers[number] = header, size
@@ -814,8 +825,8 @@ class Primary:
 
     def _may_send(self, link: _Link) -> bool:
         if link.is_whole:
-            return bool(link.past) and link.sent - link.taken < PAST_FRAMES
-        return link.sent - link.taken < WINDOW_FRAMES
+            return bool(link.past) and link.sent - link.taken < SHADOW_FRAMES
+        return link.sent - link.taken < min(WINDOW_FRAMES, SHADOW_FRAMES + link.calm)
 
     def _receive(self, route: bytes, parts: list[bytes]) -> None:
         try:
@@ -942,6 +953,7 @@ class Primary:
         is_before = said.past is None
         link = _Link(route, Member(name, said.copy_id, start), is_before=is_before)
         files = set(said.files)
+        self._headers_now()  # who writes does not wait while they are read
         with self._changed:
             for old in [o for o in self._links.values() if o.member.copy_id == said.copy_id]:
                 del self._links[old.route]
@@ -1008,6 +1020,9 @@ class Primary:
             waiting, self._outbox = self._outbox, deque()
             self._passed = self._confirmation.written
             must_keep, self._must_keep = self._must_keep, False
+        if waiting:
+            for link in self._links.values():
+                link.calm = 0
         for said, data in waiting:
             for link in list(self._links.values()):
                 self._pass_on(link, said, data)
@@ -1048,37 +1063,40 @@ class Primary:
     # what a copy lacks
 
     def _catch_up(self, link: _Link) -> None:
-        while self._may_send(link) and link.route in self._links:
-            if link.files:
-                self._send_file(link, link.files.popleft(), 0)
-            elif link.todo:
-                self._some_of(link, link.todo[0])
-            elif link.is_whole:
-                self._some_past(link, link.past[0])
-            else:
-                self._make_whole(link)
+        """A piece: before the next one of any copy goes what was written meanwhile."""
+        if not self._may_send(link) or link.route not in self._links:
+            return
+        link.calm += 1
+        if link.files:
+            self._some_of_file(link, link.files[0])
+        elif link.todo:
+            self._some_of(link, link.todo[0])
+        elif link.is_whole:
+            self._some_past(link, link.past[0])
+        else:
+            self._make_whole(link)
 
     def _some_of(self, link: _Link, number: int) -> None:
         """The next bytes of a segment; one that was let go meanwhile has the copy join again."""
-        file = all_files(self._disk, self._folder).get(number)
-        header = self._headers.get(number)
-        if file is None or header is None or file.suffix == HISTORY_SUFFIX:
+        header, found = self._headers.get(number), self._open_segment(number)
+        if found is None or header is None:
             self._begin_anew(link)
             return
+        fd, suffix = found
         try:
-            with opened(self._disk, file, READ) as fd:
-                if link.at is None:
-                    link.end = self._written_end(fd, number)
-                    theirs = link.ends.get(number, 0)
-                    link.at = resumes_at(theirs, link.end)
-                    self._tell(link, Segment(0, number, header[1], file.suffix), header[0])
-                    if number != self._current:  # first: what follows may come, and a crash
-                        self._tell(link, Cut(number, self._cut_at(fd, number, theirs, link.end)))
-                link.end = max(link.end, self._ends.get(number, 0))
-                size = min(BYTES_MAX, self._sends_up_to(link, number, fd) - link.at)
-                data = self._disk.pread(fd, size, link.at)
-        except FileNotFoundError:
-            return  # it has another name by now
+            if link.at is None:
+                if not self._finds_end(link, fd, number):
+                    return
+                theirs = link.ends.get(number, 0)
+                link.at = resumes_at(theirs, link.end)
+                self._tell(link, Segment(0, number, header[1], suffix), header[0])
+                if number != self._current:  # first: what follows may come, and a crash
+                    self._tell(link, Cut(number, self._cut_at(fd, number, theirs, link.end)))
+            link.end = max(link.end, self._ends.get(number, 0))
+            size = min(PIECE_BYTES, self._sends_up_to(link, number, fd) - link.at)
+            data = self._disk.pread(fd, size, link.at)
+        finally:
+            self._disk.close(fd)
         if data:
             self._tell(link, Write(0, number, link.at, crc32(data)), data)
             link.at += len(data)
@@ -1086,6 +1104,27 @@ class Primary:
             if link.at >= max(link.end, self._ends.get(number, 0)):
                 link.todo.popleft()
                 link.at = None
+
+    def _open_segment(self, number: int) -> tuple[int, str] | None:
+        """A segment of the log, and the end of its name; in the order in which it gets names."""
+        for suffix in (LOG_SUFFIX, PINNED_SUFFIX):
+            with suppress(FileNotFoundError):
+                file = segment_file(self._folder, number, suffix)
+                return self._disk.open(file, READ), suffix
+        return None
+
+    def _finds_end(self, link: _Link, fd: int, number: int) -> bool:
+        """Where the bytes of a segment end. Who began it in this start knows; else it is looked
+        for from its end on, a piece in a turn, as almost nothing may have been written there."""
+        if number < self._first:
+            unseen = self._disk.size(fd) if link.unseen is None else link.unseen
+            link.unseen = max(SEGMENT_HEADER_BYTES, unseen - PIECE_BYTES)
+            found = last_written(self._disk, fd, link.unseen, unseen)
+            if found == link.unseen > SEGMENT_HEADER_BYTES:
+                return False
+            link.end, link.unseen = found + -found % 8, None
+        link.end = max(link.end if number < self._first else 0, self._ends.get(number, 0))
+        return True
 
     def _cut_at(self, fd: int, number: int, theirs: int, end: int) -> int:
         """Where the copy's own bytes have to go: also what it has at the place of our seal, which
@@ -1099,7 +1138,7 @@ class Primary:
         try:
             with opened(self._disk, file, READ) as fd:
                 size = self._disk.size(fd)
-                data = self._disk.pread(fd, BYTES_MAX, link.past_at)
+                data = self._disk.pread(fd, PIECE_BYTES, link.past_at)
         except FileNotFoundError:
             link.past.clear()
             return
@@ -1141,10 +1180,6 @@ class Primary:
             self._links.pop(link.route, None)
         self._send(link.route, Rejoin())
 
-    def _written_end(self, fd: int, number: int) -> int:
-        found = last_written(self._disk, fd, SEGMENT_HEADER_BYTES)
-        return max(found + -found % 8, self._ends.get(number, 0))
-
     def _make_whole(self, link: _Link) -> None:
         """It has the bytes of every segment, up to what was passed on last: what has been written
         since then goes to it as it comes."""
@@ -1159,6 +1194,22 @@ class Primary:
         if self._readable.place != NOTHING and link.knows_all:
             self._send(link.route, ConfirmedUpTo(*self._readable.place))
         log.info("%s has the whole log", link.member.name)
+
+    def _some_of_file(self, link: _Link, name: str) -> None:
+        """The next bytes of a file; one that is gone is of no message any more."""
+        data, is_last = b"", True
+        with (
+            suppress(FileNotFoundError),
+            opened(self._disk, self._folder / FILES_FOLDER / name, READ) as fd,
+        ):
+            data = self._disk.pread(fd, PIECE_BYTES, link.file_at)
+            is_last = link.file_at + len(data) >= self._disk.size(fd)
+            said = FilePart(0, name, link.file_at, is_last=is_last, crc=crc32(data))
+            self._tell(link, said, data)
+        link.file_at += len(data)
+        if is_last:
+            link.files.popleft()
+            link.file_at = 0
 
     def _send_file(self, link: _Link, name: str, mark: int) -> None:
         """A file in parts; one that is gone is of no message any more."""

@@ -1,0 +1,207 @@
+"""What a copy lacks is read and sent in pieces: what is written meanwhile waits for one at most.
+
+Counted in bytes and turns of the link, never in time. The primary is real, the clock is the test's.
+"""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from hms.server.arbiter import Configuration, Member
+from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
+from hms.server.replicas.confirmation import Limits
+from hms.server.replicas.frames import (
+    FORMAT,
+    Ack,
+    Envelope,
+    FilePart,
+    Join,
+    PastPart,
+    Reads,
+    Whole,
+    Write,
+    decode,
+    encode,
+)
+from hms.server.replicas.leadership import Leadership
+from hms.server.replicas.link import Group, Peer
+from hms.server.replicas.log_copy import FILES_FOLDER
+from hms.server.replicas.primary import PIECE_BYTES, SHADOW_FRAMES, WINDOW_FRAMES, Primary
+from hms.store.journal.disk import RealDisk
+from hms.store.journal.format import SEGMENT_HEADER_BYTES, Author, pack_segment_header
+from hms.store.journal.segment_walk import HISTORY_SUFFIX, segment_file
+
+LOG = "ab" * 16
+ME, OTHER = Member("a", "1" * 32, 4), "2" * 32
+READ_MAX = 2 * PIECE_BYTES + SEGMENT_HEADER_BYTES
+"""In a turn: a piece, and the heads that say what it is."""
+
+
+class CountingDisk(RealDisk):
+    """Counts what is read. holds_lock: whether somebody who writes would wait meanwhile."""
+
+    def __init__(self):
+        self.read, self.read_under_lock = 0, 0
+        self.holds_lock = lambda: False
+
+    def pread(self, fd, size, offset):
+        data = super().pread(fd, size, offset)
+        self.read += len(data)
+        self.read_under_lock += len(data) * self.holds_lock()
+        return data
+
+
+class Leader:
+    """a leads a log of `sizes`, segments that were written before by so many bytes each, and one
+    that is written now; b comes with nothing."""
+
+    def __init__(self, folder, sizes, segment_bytes, history=()):
+        self.disk, self.told, self.taken = CountingDisk(), [], 0
+        engine = MemoryEngine(lambda: 1000.0, 30.0)
+        arbiter = MemoryArbiter(engine, "a")
+        arbiter.begin(Configuration(5, LOG, 3, "a", 3, (ME,), 1))
+        leadership = Leadership("a", ME.copy_id, 4, 3, LOG, lease_s=30.0)
+        leadership.begin(1000.0)
+        granted = arbiter.campaign(5, "a", 4)
+        leadership.won(granted, 1000.0)
+        peers = {name: Peer(name, f"tcp://{name}") for name in "ab"}
+        socket = SimpleNamespace(send=self.hears, received=list, wake=lambda: None)
+        self.primary = Primary(
+            Group("n", "a", peers, 30.0, Limits(1, 1.0, 60.0)), folder, self.disk, arbiter,
+            leadership, granted, socket, silent_since_s=1000.0, clock_s=lambda: 1000.0,
+        )  # fmt: skip
+        self.primary.start = lambda: None
+        self.disk.holds_lock = self.primary._changed._lock.locked
+        for number, size in enumerate([*history, *sizes, 0], 1):
+            suffix = {"suffix": HISTORY_SUFFIX} if number <= len(history) else {}
+            header = pack_segment_header(Author(7, granted.epoch), number, number, 1)
+            with segment_file(folder, number, **suffix).open("wb") as file:
+                file.write(header + os.urandom(size))
+                file.truncate(segment_bytes)
+        self.number, self.end = number, SEGMENT_HEADER_BYTES
+        self.primary.begun(number, header, segment_bytes)
+        self.primary._serve_once()
+
+    def hears(self, _route, envelope, data):
+        self.told.append((decode([envelope, data])[0].said, len(data)))
+
+    def says(self, said):
+        envelope = Envelope(FORMAT, LOG, self.primary.epoch, "b", 7, said)
+        self.primary._receive(b"route", [encode(envelope), b""])
+
+    def joins(self):
+        self.says(Join(OTHER, 3, {}, {}, [], []))
+        self.says(Reads([self.primary._format]))
+
+    def writes(self):
+        self.primary.written(self.number, self.end, b"12345678")
+        self.end += 8
+
+    def turn(self):
+        """What is told, and bytes that are read."""
+        self.disk.read, before = 0, len(self.told)
+        self.primary._serve_once()
+        return self.told[before:], self.disk.read
+
+    def takes(self):
+        """All that is on its way to b is taken, and it says so."""
+        [link] = self.primary._links.values()
+        self.says(Ack(0, link.sent))
+
+    def until(self, is_so, turns_max):
+        """What was told in each turn, until one of it is so."""
+        turns = []
+        while not turns or not any(is_so(said) for said, _ in turns[-1][0]):
+            turns.append(self.turn())
+            self.takes()
+            assert len(turns) <= turns_max
+        return turns
+
+
+def behind(said):
+    """It is of what a copy lacks, not of what is written now."""
+    return isinstance(said, Write | FilePart | PastPart) and not getattr(said, "mark", 0)
+
+
+MIB = 1 << 20
+
+
+def test_a_turn_sends_a_piece_of_what_a_copy_lacks(tmp_path):
+    """Also where the window has room for many, and reads no segment to know where it ends."""
+    leader = Leader(tmp_path, [MIB - 64, MIB - 64], MIB)
+    leader.joins()
+    turns = leader.until(lambda said: isinstance(said, Whole), 20)
+    sent = [[size for said, size in told if behind(said)] for told, _ in turns]
+    assert max(len(sizes) for sizes in sent) == 1
+    assert max(sum(sizes) for sizes in sent) == PIECE_BYTES
+    assert sum(map(sum, sent)) == 2 * (MIB - SEGMENT_HEADER_BYTES)
+    assert max(read for _, read in turns) <= READ_MAX
+
+
+def test_a_segment_in_which_little_was_written_is_looked_at_in_pieces(tmp_path):
+    """Where it ends is not known after a boot: it may be zeros for 64 MiB."""
+    leader = Leader(tmp_path, [100], 16 * MIB)
+    leader.joins()
+    turns = leader.until(lambda said: isinstance(said, Whole), 80)
+    assert max(read for _, read in turns) <= READ_MAX
+    sent = [size for told, _ in turns for said, size in told if behind(said)]
+    assert sum(sent) == 104  # to the next place of a record
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_the_window_is_small_while_somebody_writes(tmp_path, is_written):
+    """What is confirmed now waits behind no more bytes at the copy's disk."""
+    leader = Leader(tmp_path, [32 * MIB - 64], 32 * MIB)
+    leader.joins()
+    count = 0
+    for _ in range(3 * WINDOW_FRAMES):
+        if is_written:
+            leader.writes()
+        told, _ = leader.turn()
+        assert not leader.primary._outbox  # what was written has gone before the next piece
+        count += sum(behind(said) and size > 8 for said, size in told)
+    head = 3  # Resume, the segment, and where it is cut
+    assert count == (SHADOW_FRAMES if is_written else WINDOW_FRAMES) - head
+    leader.takes()
+    assert leader.primary._has_more()
+
+
+def test_nothing_is_read_while_who_writes_waits(tmp_path):
+    """Neither heads of segments when a copy comes, nor what it lacks."""
+    leader = Leader(tmp_path, [1000] * 20, 4096)
+    leader.joins()
+    leader.until(lambda said: isinstance(said, Whole), 80)
+    assert leader.disk.read_under_lock == 0
+
+
+def test_files_and_history_come_in_pieces_too(tmp_path):
+    """A file of a message may be of any size."""
+    name, size = "0" * 15 + "1.body", 5 * PIECE_BYTES + 3
+    leader = Leader(tmp_path, [], MIB, history=[MIB - 64])
+    (tmp_path / FILES_FOLDER).mkdir()
+    file = tmp_path / FILES_FOLDER / name
+    leader.primary._files_here = lambda: {name} if file.exists() else set()
+    file.write_bytes(os.urandom(size))
+    leader.joins()
+    turns = leader.until(lambda said: isinstance(said, PastPart) and said.is_last, 30)
+    parts = [size for told, _ in turns for said, size in told if isinstance(said, FilePart)]
+    assert parts == [PIECE_BYTES] * 5 + [3]
+    assert max(sum(size for said, size in told if behind(said)) for told, _ in turns) <= PIECE_BYTES
+    assert max(read for _, read in turns) <= READ_MAX
+
+
+def test_a_file_that_goes_on_its_way_is_left_out(tmp_path):
+    """Its message was consumed meanwhile; the copy gets no half of it under its name."""
+    name = "0" * 15 + "1.body"
+    leader = Leader(tmp_path, [], MIB)
+    (tmp_path / FILES_FOLDER).mkdir()
+    file = tmp_path / FILES_FOLDER / name
+    leader.primary._files_here = lambda: {name}
+    file.write_bytes(bytes(3 * PIECE_BYTES))
+    leader.joins()
+    leader.turn()
+    file.unlink()
+    turns = leader.until(lambda said: isinstance(said, Whole), 10)
+    parts = [said for told, _ in turns for said, _ in told if isinstance(said, FilePart)]
+    assert [said.is_last for said in parts] in ([], [False])
