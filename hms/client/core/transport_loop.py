@@ -44,7 +44,9 @@ is looked for at all the addresses, before another one is taken."""
 LOOK_PAUSE_S = 0.5
 """The longest pause between two looks."""
 HANDSHAKES_MIN = 2
-"""A node that ends in the middle of one looks like a wrong key."""
+HANDSHAKES_OF_SEVERAL_MIN = 4
+"""A node that ends in the middle of one looks like a wrong key: so often in a row at one address,
+and more often where another address may lead by then."""
 _HOPELESS = (TpSecurity, TpProtocol)
 
 
@@ -106,7 +108,9 @@ class TransportLoop:
         )
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._keys = options.keys
-        self._key_turn = self._failed_handshakes = 0
+        self._key_turn = 0
+        self._failed_handshakes: dict[str, int] = {}
+        """How often in a row, by address."""
         self._refused: set[str] = set()
         self._was_up = self._has_others = False
         """_has_others: the log that answers may be led by another replica."""
@@ -293,10 +297,14 @@ class TransportLoop:
             return LoginRefused(address=self.attempts.address)
         if transport is not None and transport.has_failed_handshake:
             self._key_turn += 1
-            self._failed_handshakes += 1
-            tries = HANDSHAKES_MIN + (len(self._keys.servers) if self._keys else 0)
-            if self._failed_handshakes >= tries and self.link.welcome is None:
-                return ServerKeyMismatch(address=self.attempts.address)
+            address, is_alone = self.attempts.address, len(self.addresses) == 1
+            failed = self._failed_handshakes[address] = self._failed_handshakes.get(address, 0) + 1
+            tries = HANDSHAKES_MIN if is_alone else HANDSHAKES_OF_SEVERAL_MIN
+            tries += len(self._keys.servers) if self._keys else 0
+            if failed >= tries and self.link.welcome is None:
+                return ServerKeyMismatch(address=address)
+        else:
+            self._failed_handshakes.pop(self.attempts.address, None)
         return self.lost_error(reason)
 
     def _announce_loss(self, error: HmsError, *, was_up: bool) -> None:

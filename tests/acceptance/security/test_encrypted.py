@@ -15,10 +15,12 @@ from hms.boot.watched_files import next_key
 from hms.server.links.keys import make_key_file, read_key_file
 from hms.server.logins.security_document import KeyEntry
 from hms.testing.ports import free_port
+from tests.support.byte_proxy import ByteProxy
 from tests.support.secured import PASSWORD, document, secured_node
 from tests.support.waiting import wait_until
 
 REPLACE = msgspec.structs.replace
+ENDS = 3
 BILLING = ["produce queue:orders", "consume queue:orders"]
 
 
@@ -110,6 +112,39 @@ def test_a_client_without_encryption_is_told_so(place):
     """Nothing of it arrives."""
     with pytest.raises(hms.ServerKeyMismatch):
         hms.connect(place.addresses["any"], user="billing", password=PASSWORD)
+
+
+def test_machines_that_end_in_the_middle_of_a_handshake_are_an_outage():
+    """One end at each of two, as while a node moves, was taken for an encrypted port: connect()
+    gave up."""
+    ends = []
+
+    def cut_off(data):
+        if len(ends) < ENDS:
+            ends.append(data)
+            raise OSError
+        return data
+
+    with hms.testing.node() as node:
+        proxies = [ByteProxy(node.address, cut_off) for _ in range(2)]
+        try:
+            options = {"connect_timeout_s": 60, "reconnect_interval_s": 0.02}
+            with hms.connect([one.address for one in proxies], **options) as connection:
+                assert connection.administer("status")
+        finally:
+            for one in proxies:
+                one.close()
+    assert len(ends) == ENDS
+
+
+def test_a_client_with_several_addresses_and_no_keys_is_told_so(place):
+    """Not before a node had time to go, and not after connect_timeout_s alone."""
+    addresses = [place.addresses["any"], place.addresses["known"]]
+    with pytest.raises(hms.ServerKeyMismatch):
+        hms.connect(
+            addresses, user="billing", password=PASSWORD, connect_timeout_s=60,
+            reconnect_interval_s=0.02,
+        )  # fmt: skip
 
 
 def test_a_server_key_at_an_open_node_is_a_mismatch(place):
