@@ -2,11 +2,13 @@
 an error. Two processes with folders of their own, and a real etcd.
 """
 
+import re
 import threading
 
 import pytest
 
 import hms
+from hms.boot.switching import REST_BYTES
 from tests.acceptance.failover_shells import Blocking
 from tests.acceptance.ha_rig import WAIT_S, connect
 from tests.acceptance.pair_rig import arbiter, pair
@@ -14,6 +16,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
 LONG_S = 120
+TRIES = 5
 background = Blocking().begin
 
 
@@ -249,3 +252,50 @@ def test_what_begins_meanwhile_waits_and_takes_effect_once(two):
         assert not any(one.redelivered for one in found)
         bodies = sorted(bytes(one.body) for one in found)
         assert bodies == [b"first", *[b"passing"] * 3, *[b"second"] * 3]
+
+
+def boot_anew(two):
+    """The machine that follows, until it has everything; it has applied little of it then."""
+    one = two.follower
+    one.stop()
+    one.boot()
+    with connect(*two.machines) as operator:
+
+        def may_lead():
+            rows = operator.administer("status")["replication"]["replicas"]
+            return all(row["is_in_sync"] and row["is_member"] for row in rows)
+
+        wait_until(may_lead, WAIT_S)
+    return one
+
+
+def test_who_was_just_booted_applies_the_log_before_anything_stops(two):
+    """It read the rest when it led, and all clients waited for that."""
+    with Watched(two) as client:
+        producer = client.connection.session().producer("held")
+        for _ in range(100):
+            producer.send_many([b"waits"] * 1000)
+        refused = []
+        for _ in range(TRIES):  # one that is quick has applied it by then
+            boot_anew(two)
+            moving = switchover(two, apply_s=0)
+            try:
+                moving.result(WAIT_S)
+            except hms.SwitchoverRefused as fault:
+                refused.append(str(fault))
+                break
+            wait_until(lambda one=moving.to: two.leader is one, WAIT_S)
+            two.wait_for_both()
+        assert "KiB of the log to apply, and 64 KiB may be left" in refused[0]
+        assert two.replication()["drains_for"] == ""
+
+        one = boot_anew(two)
+        told = switchover(two).result(WAIT_S)
+        wait_until(lambda: two.leader is one, WAIT_S)
+
+        assert told["left_bytes"] <= REST_BYTES
+        applied = int(re.findall(r"(\d+) records of the log are applied already", one.log)[-1])
+        recovered = int(re.findall(r"recovered \d+ messages from (\d+) records", one.log)[-1])
+        assert applied >= 0.9 * recovered
+        assert client.errors == []
+        client.connection.administer("queue.purge", {"name": "held"})

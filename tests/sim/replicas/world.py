@@ -32,7 +32,7 @@ from hms.server.replicas.link import Group, Peer
 from hms.server.replicas.log_copy import ASIDE_MAX, FILES_FOLDER, LogCopy, aside_names
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import Lead, promises_needed
-from hms.store.journal.confirmed_place import NOTHING, place_in
+from hms.store.journal.confirmed_place import NOTHING, Place, place_in
 from hms.store.journal.disk import CREATE, write_all
 from hms.store.journal.format import (
     RECORD_HEADER_BYTES,
@@ -198,6 +198,26 @@ class Log:
         return True
 
 
+class Applying:
+    """A hot standby that applies half of what is left in each of its turns, in bytes of a segment,
+    and begins anew where the log was cut."""
+
+    def __init__(self):
+        self.place = NOTHING
+
+    verified = None
+
+    def turn(self, confirmed, *, is_idle):
+        if confirmed < self.place:
+            self.place = NOTHING
+        if confirmed.segment > self.place.segment:
+            self.place = Place(max(self.place.segment + 1, confirmed.segment - 1), 0)
+        elif confirmed > self.place:
+            left = confirmed.offset - self.place.offset
+            self.place = Place(self.place.segment, confirmed.offset - left // 2)
+        return is_idle and confirmed != self.place
+
+
 class Process:
     """One start of one replica."""
 
@@ -209,6 +229,7 @@ class Process:
         self.start = state.starts + 1
         self.leadership = Leadership(name, state.copy_id, self.start, state.promised, LOG, LEASE_S)
         self.primary = self.log = self.candidate = None
+        self.applies = Applying()
         self.clock = EvenClock(lambda: world.wall_ns(name), lambda: int(world.clock_s(name) * 1e9))
         self.follower = Follower(
             world.group(name),
@@ -221,6 +242,7 @@ class Process:
             lambda: None,
             lambda group, primary: Line(world.net, group.me, primary),
             lambda: world.clock_s(name),
+            applies=self.applies,
         )
         self.follower.begin()
 
@@ -335,7 +357,7 @@ class World:
         self.confirmed, self.last_place, self.role_changes = [], None, 0
         self.confirmed_in, self.bodies_of = {}, {}
         """Epoch and body by number of the record."""
-        self.switchovers = 0
+        self.switchovers = self.applied_known = 0
         self.read = NOTHING, b""
         self.places = {}
         self.stored, self.files = {}, {}
@@ -788,10 +810,21 @@ class World:
         except SwitchoverRefused:
             return
         self.switchovers += 1
+        self._check_applied(process.primary)
         process.primary._to_all(Bye())
         process.primary._resign()
         assert to != name
         self.kill(name, is_power=False)
+
+    def _check_applied(self, primary):
+        """Nothing is taken for applied at a copy that is not: it may be more by now."""
+        for link in primary._links.values():
+            other = self.processes.get(link.member.name)
+            if link.applied is None or other is None or link.member.start != other.start:
+                continue
+            self.applied_known += link.applied > NOTHING
+            if link.applied > other.applies.place:
+                self.fault(f"{other.name} has applied {other.applies.place}, not {link.applied}")
 
     def _lose_disk(self, name):
         if self.is_spare(name):
