@@ -33,6 +33,9 @@ log = logging.getLogger("hms.replicas")
 SLICE_S: Final = 0.005
 REST_SLICES: Final = 4
 """So many times a slice is left to the primary's frames, while there are any."""
+HURRY_S: Final = 1.0
+"""So long after a move has asked for it nothing is left to them but what they need between two
+slices: each frame waits for one at most."""
 AGAIN_S: Final = 10.0
 """So long after a fault it begins anew."""
 
@@ -48,7 +51,7 @@ class HotStandby:
         self._records: Iterator[StoredRecord] = iter(())
         self._until, self._is_there = NOTHING, True
         """The place up to which it applies now, and whether it is there."""
-        self._free_at = 0.0
+        self._free_at = self._hurries_until = 0.0
 
     def turn(self, confirmed: Place, *, is_idle: bool) -> bool:
         """Apply some of what lies before that place; whether there is more to apply at once.
@@ -66,11 +69,16 @@ class HotStandby:
         except Exception as fault:  # noqa: BLE001 - the log is read at the take-over
             why = f"{type(fault).__name__}: {fault}"
         else:
-            self._free_at = began + (1 + REST_SLICES) * (time.monotonic() - began)
+            rest = 0 if began < self._hurries_until else REST_SLICES
+            self._free_at = began + (1 + rest) * (time.monotonic() - began)
             return not self._is_there
         self._give_up(why)  # out of the handler: the fault's frames hold what was applied
         self._free_at = began + AGAIN_S
         return False
+
+    def hurry(self) -> None:
+        """A move waits for what is left."""
+        self._hurries_until = time.monotonic() + HURRY_S
 
     @property
     def verified(self) -> ReadUpTo | None:

@@ -109,6 +109,9 @@ class Applies(Protocol):
     def place(self) -> Place | None:
         """What lies before it is applied; None where nothing is applied before a take-over."""
 
+    def hurry(self) -> None:
+        """A move waits for the rest."""
+
 
 class AppliesNothing:
     """The log is read at the take-over."""
@@ -118,6 +121,9 @@ class AppliesNothing:
     def turn(self, confirmed: Place, *, is_idle: bool) -> bool:  # noqa: ARG002 - as Applies has it
         """Nothing is done."""
         return False
+
+    def hurry(self) -> None:
+        """Nobody waits for it."""
 
 
 NOTHING_APPLIED: Final = AppliesNothing()
@@ -455,6 +461,8 @@ class Follower:
             case Mark():
                 self._marks.take(said.mark)
             case AskApplied():
+                if said.hurries:
+                    self._applies.hurry()
                 self._say_applied()
             case ConfirmedUpTo():
                 self.copy.sync()  # a log that ends before that place is damaged, not torn

@@ -229,7 +229,10 @@ class Reads(_Said, frozen=True):
 
 
 class AskApplied(_Said, frozen=True):
-    """How far has a copy applied the log? Asked of those that have said it once."""
+    """How far has a copy applied the log? Asked of those that have said it once. hurries: a move
+    waits for it."""
+
+    hurries: bool = False
 
 
 class AppliedUpTo(_Said, frozen=True):

@@ -224,7 +224,9 @@ class Primary:
         self._first = self._current = self._format = 0
         """The segments that were begun in this start and that is written, and the format of the
         log."""
-        self._must_keep = self._asks_applied = False
+        self._must_keep = False
+        self._awaited = ""
+        """The replica that a move waits for: it is asked how far it is."""
         self._places: deque[tuple[int, Place]] = deque()
         """Where the marks lie that were synced here and are not confirmed yet."""
         self._readable = ConfirmedPlace(disk, folder)
@@ -506,11 +508,11 @@ class Primary:
 
     def to_apply(self, name: str) -> int | None:
         """At most how many bytes of the log a replica has not applied yet, which it would do before
-        it serves; None where it does not say so. It is asked again."""
+        it serves; None where it does not say so. It is asked again, and hurries."""
         with self._changed:
             links = [one for one in self._links.values() if one.member.name == name]
             left = self._left_to_apply(links[-1]) if links else None
-            self._asks_applied = True
+            self._awaited = name
         self._socket.wake()
         return left
 
@@ -755,21 +757,23 @@ class Primary:
             self._beat_at_s = at_s + self._beat_s
             self._to_all(Beat(at_s))
             self._tell_time([route for route, link in self._links.items() if link.formats])
-            self._asks_applied = True
+            self._ask_applied(self._links.values(), hurries=False)
             if mark := self._marks.news():
                 for link in self._links.values():
                     if link.knows_all:
                         self._send(link.route, Mark(mark))
-        self._ask_applied()
+        self._ask_awaited()
 
-    def _ask_applied(self) -> None:
+    def _ask_awaited(self) -> None:
+        name, self._awaited = self._awaited, ""
+        awaited = [one for one in self._links.values() if one.member.name == name]
+        self._ask_applied(awaited, hurries=True)
+
+    def _ask_applied(self, links: Iterable[_Link], *, hurries: bool) -> None:
         """Those that have said it before: a release before does not read it."""
-        if not self._asks_applied:
-            return
-        self._asks_applied = False
-        for link in list(self._links.values()):
+        for link in list(links):
             if link.applied is not None:
-                self._send(link.route, AskApplied())
+                self._send(link.route, AskApplied(hurries))
 
     def _tell_time(self, routes: Iterable[bytes]) -> None:
         if self._clock_ms is not None:

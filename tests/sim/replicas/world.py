@@ -207,6 +207,9 @@ class Applying:
 
     verified = None
 
+    def hurry(self):
+        """It is as quick as it can."""
+
     def turn(self, confirmed, *, is_idle):
         if confirmed < self.place:
             self.place = NOTHING
