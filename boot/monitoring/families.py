@@ -236,9 +236,12 @@ def _replica_families(said: Mapping[str, Any]) -> Iterator[Family]:
         ("is_in_sync", "in_sync", "1 for a copy that has everything."),
         ("lag_s", "lag_seconds", "For how long a copy has lacked something."),
         ("lag_bytes", "lag_bytes", "What is on its way to a copy."),
+        ("to_apply_bytes", "to_apply_bytes", "At most, what a hot standby has not applied."),
     ):
         found: list[Sample] = [
-            ("", {"replica": one}, float(row[column])) for one, row in rows.items()
+            ("", {"replica": one}, float(row[column]))
+            for one, row in rows.items()
+            if row[column] is not None
         ]
         yield f"hms_replica_{name}", "gauge", text, found
 

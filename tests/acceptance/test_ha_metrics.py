@@ -27,6 +27,7 @@ def test_metrics_tell_of_each_copy_whether_it_counts_and_how_far_it_is_behind(tm
             'in_sync,replica="b"': 1,
             'lag_seconds,replica="b"': 0,
             'lag_bytes,replica="b"': 0,
+            'to_apply_bytes,replica="b"': 0,
         }
         wait_until(lambda: told(two.a) == whole, WAIT_S)
         two.b.kill()
