@@ -30,12 +30,17 @@ from hms.server.replicas.damage import Damage, note_damages, read_damages
 from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.frames import (
     FORMAT,
+    AppliedUpTo,
     Aside,
+    AskApplied,
     Beat,
     Cut,
     Drop,
     Envelope,
+    Reads,
+    Resume,
     Segment,
+    Time,
     Write,
     decode,
     encode,
@@ -48,6 +53,7 @@ from hms.server.replicas.scrubbing import Scrubbing
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place, confirmed_place
 from hms.store.journal.disk import REAL_DISK, RealDisk
 from hms.store.journal.format import (
+    FORMATS,
     Author,
     Entry,
     pack_records,
@@ -881,3 +887,50 @@ def test_an_arbiter_that_lost_what_it_had_is_told_as_such(tmp_path):
 
     with pytest.raises(ReplicasNotBegun, match="hms replica init"):
         _state(arbiter, group, config, SimpleNamespace(store=tmp_path, name="n"))
+
+
+@pytest.mark.parametrize("has_heard", [True, False])
+def test_one_that_was_booted_and_heard_no_primary_begins_by_its_own_clock(tmp_path, has_heard):
+    """A supervisor booted it, and the primary was gone before it came: nobody here knows for how
+    long the node was down. What it was told once it goes on from."""
+    state = CopyState(LOG, "2" * 32, 8, 3)
+    write_state(REAL_DISK, tmp_path, state)
+    arbiter = MemoryArbiter(MemoryEngine(lambda: 100.0, 5.0), "b")
+    arbiter.begin(Configuration(5, LOG, 3, "a", 4, (Member("b", "2" * 32, 7),)))
+    made = Follower(
+        Group("n", "b", {}, 5.0, Limits(1, 2.0, 20.0)), tmp_path, REAL_DISK, arbiter, copy(),
+        state, *[lambda *_: None] * 2, clock_s=lambda: 100.0,
+    )  # fmt: skip
+    made.begin()
+    if has_heard:
+        made._heard_s = 99.0
+        made._read_by_others(Time(5_000))
+        made._leadership.left()
+
+    won = made.step(0)
+
+    assert won is not None
+    assert won.node_ms(101.0) == (7_000 if has_heard else None)
+
+
+@pytest.mark.parametrize("place", [Place(2, 640), NOTHING, None])
+def test_a_hot_standby_says_how_far_it_has_applied_the_log(tmp_path, place):
+    """When it is taken in, before what it has is counted, and when it is asked; where a move waits
+    it hurries. A warm one says nothing."""
+    said, hurried = [], []
+    applies = SimpleNamespace(verified=None, place=place, hurry=lambda: hurried.append(1))
+    made = Follower(
+        Group("n", "b", {}, 5.0, Limits()), tmp_path, REAL_DISK, None, copy(),
+        CopyState(LOG, "2" * 32, 8, 3), *[lambda *_: None] * 2, clock_s=lambda: 100.0,
+        applies=applies,
+    )  # fmt: skip
+    made._link = SimpleNamespace(say=lambda *_: said.append(_[-1]))
+    known = [] if place is None else [AppliedUpTo(*place)]
+
+    made._receive(frame(Resume()))
+    assert said == [Reads(list(FORMATS)), *known]
+    made._receive(frame(AskApplied()))
+    assert (said[-1:] == known or place is None, hurried) == (True, [])
+    made._receive(frame(AskApplied(hurries=True)))
+    assert said == [Reads(list(FORMATS)), *known * 3]
+    assert hurried == [1]
