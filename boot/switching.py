@@ -119,7 +119,7 @@ class Switching:
             self._moves()
 
     def _await_applied(self, to: str, asked: SwitchOver) -> dict[str, Any]:
-        """Until that one has applied the log but for a small rest; what to tell the operator.
+        """Until that one has applied the log but for a small rest; what the operator is shown of it.
         After apply_s SwitchoverRefused, or by force no more waiting."""
         apply_s = APPLY_S if asked.apply_s is None else asked.apply_s
         begun_s, left = monotonic(), self._taken.to_apply(to)
