@@ -119,8 +119,8 @@ class Switching:
             self._moves()
 
     def _await_applied(self, to: str, asked: SwitchOver) -> dict[str, Any]:
-        """Until that one has applied the log but for a small rest; what the operator is shown of it.
-        After apply_s SwitchoverRefused, or by force no more waiting."""
+        """Until that one has applied the log but for a small rest; what the operator is shown of
+        it. After apply_s SwitchoverRefused, or by force no more waiting."""
         apply_s = APPLY_S if asked.apply_s is None else asked.apply_s
         begun_s, left = monotonic(), self._taken.to_apply(to)
         first = left = self._asked_again(to, left)  # it was as of the last beat
