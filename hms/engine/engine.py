@@ -67,11 +67,12 @@ from hms.engine.session import (
     opening,
     outcomes,
     partial_returns,
+    revoked_sends,
     service_listeners,
     temporary_destinations,
     transactions,
 )
-from hms.engine.session.session_objects import Connection
+from hms.engine.session.session_objects import Connection, Producer
 from hms.engine.settings import EngineSettings
 from hms.engine.state import AwaitingPageIn, State
 from hms.engine.topic import asking, retention, spreading, subscription_end
@@ -85,7 +86,7 @@ from hms.engine.xa import retained_state
 from hms.engine.xa.association import deprived, expire
 from hms.engine.xa.branch_commands import BranchCommands
 from hms.errors.catalogue import IllegalState, InvalidArgument
-from hms.errors.tree import FieldValue
+from hms.errors.tree import FieldValue, HmsError
 from hms.records import Cause, NodeEvent, Record, Snapshot, dictionary, identity, node_event
 from hms.wire import operations as ops
 from hms.wire.commands import Order, order
@@ -631,6 +632,21 @@ class Engine:
         idle_transactions.end_deprived(self.state, consumer, fx)
         deprived(self.state, consumer, fx)
         opening.remove_consumer(self.state, consumer, Return.LOST, fx)
+
+    def producers_at_work(self) -> dict[int, dict[Producer, None]]:
+        """By connection, the producers whose sends have had no effect yet."""
+        return revoked_sends.producers_at_work(self.state)
+
+    def revoke_sends(self, denied: Mapping[Producer, HmsError], now_ms: int, fx: Effects) -> None:
+        """What these producers have sent and is not allowed any more has no effect, unless it is
+        prepared; why not, of each."""
+        self.state.at(now_ms)
+        revoked_sends.revoke(self.state, denied, fx)
+
+    def watch_no_more(self, connection: int, kind: str, destination: str) -> None:
+        """It is not told of that destination's consumers any more."""
+        owner = self.state.connection(connection)
+        consumer_watch.unwatch(self.state, owner, kind, destination)
 
     def request_retained(self, connection: int, handle: int, now_ms: int, fx: Effects) -> int:
         """Give a subscriber what is retained, again (SU-19, SU-22); how many."""

@@ -197,12 +197,21 @@ class BlockedSends:
             if waiting.session is session and producer in (None, waiting.producer):
                 self._give_up(waiting, error, fx)
 
+    def refuse(self, waiting: Waiting, error: HmsError, fx: Effects) -> None:
+        """It ends with that, and nothing of it is left to its session."""
+        self._remove(waiting)
+        self._tell(waiting, error, fx)
+
     def _give_up(self, waiting: Waiting, error: HmsError | None, fx: Effects) -> None:
         self._remove(waiting)
         waiting.give_up()
         if error is not None:
-            number, correlation = waiting.session.connection.number, waiting.correlation
-            fx.out.append(Refusal(number, correlation, error.with_traceback(None)))
+            self._tell(waiting, error, fx)
+
+    @staticmethod
+    def _tell(waiting: Waiting, error: HmsError, fx: Effects) -> None:
+        number, correlation = waiting.session.connection.number, waiting.correlation
+        fx.out.append(Refusal(number, correlation, error.with_traceback(None)))
 
     def _remove(self, waiting: Waiting) -> None:
         if waiting.is_over:

@@ -36,13 +36,18 @@ def _watch_bytes(name: str) -> int:
 
 def watch_no_more(state: State, connection: Connection) -> None:
     """The connection ends."""
-    for key in connection.watched:
-        watchers = state.watchers[key]
-        del watchers[connection.number]
-        state.shares.take_memory(connection.owner, -_watch_bytes(key[1]))
-        if not watchers:
-            del state.watchers[key]
-    connection.watched.clear()
+    for kind, name in list(connection.watched):
+        unwatch(state, connection, kind, name)
+
+
+def unwatch(state: State, connection: Connection, kind: str, name: str) -> None:
+    """The connection is not told of that one any more."""
+    del connection.watched[kind, name]
+    watchers = state.watchers[kind, name]
+    del watchers[connection.number]
+    state.shares.take_memory(connection.owner, -_watch_bytes(name))
+    if not watchers:
+        del state.watchers[kind, name]
 
 
 def came(state: State, place: Queue | Subscription, fx: Effects) -> None:

@@ -167,6 +167,11 @@ class _Commit(Waiting):
         self.session.work = older
 
 
+def work_of(waiting: Waiting) -> Work | None:
+    """Of a commit that waits for room; None of a send."""
+    return waiting.work if isinstance(waiting, _Commit) else None
+
+
 def open_works(state: State) -> Iterator[Work]:
     """The work of every transaction that has not ended, each at least once: of sessions, of
     branches, of commits that wait for room, and what is given back in slices."""

@@ -61,7 +61,7 @@ class Authorization:
     ) -> None:
         self._engine = engine
         self.logins: dict[int, Login] = logins
-        self.denied: dict[tuple[int, int], HmsError] = {}
+        self.denied: dict[tuple[int, int], tuple[Producer, HmsError]] = {}
         """Producers, by connection and handle, that were granted and are not any more."""
         self.counts = UserCounts(engine, self.logins, calls_of)
         self._node = node
@@ -101,8 +101,8 @@ class Authorization:
         if command.action in _BEFORE or connection is None:
             return
         if command.kind is Kind.SEND:
-            if self.denied and (connection, head.producer) in self.denied:
-                raise self.denied[connection, head.producer]
+            if self.denied:
+                self._check_granted(connection, head.producer)
             return
         login = self.logins[connection]
         rule = self._rules.get(command.name)
@@ -111,6 +111,14 @@ class Authorization:
         else:
             plain = head[0] if isinstance(head, tuple) and not isinstance(head, Order) else head
             self._check_row(login, command, concerns(command, plain))
+
+    def _check_granted(self, connection: int, handle: int) -> None:
+        """Another producer may have the handle of one that was closed."""
+        producer, fault = self.denied.get((connection, handle), (None, None))
+        if fault is not None:
+            there = self._engine.state.connection(connection).producers.get(handle)
+            if there is producer:
+                raise fault
 
     def shown(self, connection: int, asked: Order, value: Any) -> Any:
         """Of a list, what its user may view; of a lookup, what it may open."""
@@ -298,8 +306,7 @@ class Authorization:
     def _schedule(self, login: Login, head: Any, connection: int) -> None:
         """A user who replaces what another one has scheduled needs to be able to cancel it."""
         state, asked = self._engine.state, head[0]
-        if (connection, asked.producer) in self.denied:
-            raise self.denied[connection, asked.producer]
+        self._check_granted(connection, asked.producer)
         kind, name = state.producer(state.connection(connection), asked.producer).key
         self.require(login, [(_A.SCHEDULE, kind, name)])
         known = None if state.schedules is None else state.schedules.by_name.get(asked.name)

@@ -2,16 +2,17 @@
 
 Connections whose user is gone, disabled or logged out are closed; consumers and services that are
 not granted any more are closed by themselves, what was out to them returns without a counted
-attempt; producers stay, and each of their sends is refused until it is granted again. Commands that
+attempt; producers stay, and each of their sends is refused until it is granted again. Their sends
+that had no effect yet never have one (hms.engine.session.revoked_sends). Commands that
 come behind the change are judged by it: the order of both is the order of the lock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.queue.destinations import Subscription
-from hms.engine.session.session_objects import Connection, Consumer
+from hms.engine.session.session_objects import Connection, Consumer, Producer
 from hms.errors.catalogue import LoginExpired, NotAuthorized
 from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
@@ -47,10 +48,12 @@ class LiveChanges:
         self._registry = registry
         self._authorization = authorization
         self._monitor = monitor
+        self._at_work: Mapping[int, Mapping[Producer, None]] = {}
+        self._revoked: dict[Producer, HmsError] = {}
 
     def apply(self, identities: Identities, now_ms: int, fx: Effects) -> int:
         """Judge all that is open anew; how much of it was closed."""
-        closed = 0
+        closed, self._at_work = 0, self._engine.producers_at_work()
         self._authorization.forget_gone()
         self._engine.state.space.changed()
         for number, login in list(self._authorization.logins.items()):
@@ -63,6 +66,7 @@ class LiveChanges:
                 continue
             self._authorization.logins[number] = renewed
             closed += self._look_at(number, renewed, now_ms, fx)
+        self._end_sends(now_ms, fx)
         self._authorization.counts.renew(identities)
         return closed
 
@@ -73,7 +77,9 @@ class LiveChanges:
             return
         self._authorization.logins[number] = login
         self._engine.state.space.changed()
+        self._at_work = self._engine.producers_at_work()
         self._look_at(number, login, now_ms, fx)
+        self._end_sends(now_ms, fx)
 
     def is_any_over(self, now_ms: int) -> bool:
         """Whether the time of some login is over; from any thread."""
@@ -95,13 +101,7 @@ class LiveChanges:
 
     def _look_at(self, number: int, login: Login, now_ms: int, fx: Effects) -> int:
         connection, closed = self._engine.state.connection(number), 0
-        denied = self._authorization.denied
-        for producer in connection.producers.values():
-            fault = self._fault(login, needs_of(producer))
-            if fault is None:
-                denied.pop((number, producer.handle), None)
-            else:
-                denied[number, producer.handle] = fault
+        self._look_at_sends(connection, login)
         for consumer in list(connection.consumers.values()):
             fault = self._fault_of(login, consumer)
             if fault is not None and not consumer.has_left:
@@ -112,6 +112,29 @@ class LiveChanges:
                 self._monitor.unadvertise(number, service)
                 closed += 1
         return closed
+
+    def _look_at_sends(self, connection: Connection, login: Login) -> None:
+        """Its producers, open or with sends under way, and what it is told of consumers."""
+        number = connection.number
+        denied = self._authorization.denied
+        for producer in connection.producers.values():
+            fault = self._fault(login, needs_of(producer))
+            if fault is None:
+                denied.pop((number, producer.handle), None)
+            else:
+                denied[number, producer.handle] = producer, fault
+        for producer in self._at_work.get(number, ()):
+            fault = self._fault(login, needs_of(producer))
+            if fault is not None:
+                self._revoked[producer] = fault
+        for kind, name in list(connection.watched):
+            if not login.rights.allows(Action.VIEW, kind, name):
+                self._engine.watch_no_more(number, kind, name)
+
+    def _end_sends(self, now_ms: int, fx: Effects) -> None:
+        revoked, self._revoked, self._at_work = self._revoked, {}, {}
+        if revoked:
+            self._engine.revoke_sends(revoked, now_ms, fx)
 
     def _fault_of(self, login: Login, consumer: Consumer) -> HmsError | None:
         """Why a consumer may not go on."""
