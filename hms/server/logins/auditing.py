@@ -136,9 +136,11 @@ class Auditing:
         """A command, or a login, that is not allowed. details: of the first one; those that are
         counted behind it may be other connections'."""
         key = user[:63], source, action, resource[:255], error
-        said = "" if details == NO_DETAILS else with_details({}, details)
-        if key not in self._counted and not self._has_room(key, said, now_ms):
-            key, said = (OTHERS, "", "", "", error), ""
+        said = ""
+        if key not in self._counted:  # of the first alone: a flood costs little
+            said = "" if details == NO_DETAILS else with_details({}, details)
+            if not self._has_room(key, said, now_ms):
+                key, said = (OTHERS, "", "", "", error), ""
         began_ms, count = self._counted.get(key, (now_ms, -1))
         self._counted[key] = began_ms, count + 1
         if count < 0:

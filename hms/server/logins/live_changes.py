@@ -114,7 +114,7 @@ class LiveChanges:
         return closed
 
     def _look_at_sends(self, connection: Connection, login: Login) -> None:
-        """Its producers, open or with sends under way, and what it is told of consumers."""
+        """Its producers, open or with sends under way, and the destinations that it watches."""
         number = connection.number
         denied = self._authorization.denied
         for producer in connection.producers.values():

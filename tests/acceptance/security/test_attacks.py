@@ -1029,6 +1029,33 @@ def test_at_39_a_flood_of_denials_takes_bounded_disk(node, told):
     assert most < 1 << 20
 
 
+def test_at_39_a_hundred_thousand_denials_in_a_second_are_counted_to_the_last(node, told):
+    """What the bar asks of the audit. Nobody brings as many to it: a user has DENIALS_PER_S, and a
+    sender that goes on is cut at the node's own limits (test_attacks_on_the_machine.py)."""
+    node.login("p", "u", 1)
+    faults = [
+        hms.NotAuthorized(user="u", action="produce", resource=f"queue:{'q' * 200}{number}")
+        for number in range(10_000)
+    ]
+    began = time.thread_time()
+
+    def flood(fx, now_ms):
+        for number in range(100_000):
+            node.gate.denied(1, faults[number % len(faults)], now_ms + number // 100, fx)
+
+    node.broker.command(flood)
+    took_us = (time.thread_time() - began) / 100_000 * 1e6
+    node.now_ms += 61_000
+    node.broker.command(lambda fx, now_ms: node.auditing.flush(now_ms, fx))
+    node.step()
+
+    records = [p for kind, _, p in node.store.records if kind == RecordType.AUDIT]
+    size = sum(map(len, records))
+    told(39, denials=100_000, keys=10_000, records=len(records), bytes=size, us=round(took_us, 1))
+    assert sum(decode_audit(one).count for one in records) == 100_000
+    assert size < 1 << 20
+
+
 def test_at_46_the_last_administrator_stays(held):
     """Whichever way it would go."""
     held = changes.create_role(held, "boss")
