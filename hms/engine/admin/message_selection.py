@@ -24,7 +24,17 @@ from hms.errors.tree import HmsError
 from hms.wire.operations import MESSAGES_AT_ONCE, SelectMessages
 from hms.wire.packed_messages import NODE_TOPIC
 
-__all__ = ["IN_FLIGHT", "Chunk", "Found", "find", "id_of", "is_chosen", "place_of", "state_of"]
+__all__ = [
+    "IN_FLIGHT",
+    "Chunk",
+    "Found",
+    "find",
+    "id_of",
+    "is_chosen",
+    "place_of",
+    "state_of",
+    "subscription_name",
+]
 
 NEWEST = (1 << 63) - 1
 NO_ID = "is no message id: 12 hexadecimal digits, as hms message list and hms dlq list show them"
@@ -69,6 +79,11 @@ def place_of(state: State, text: str) -> Found:
     if text == "dlq":
         detail += "; hms dlq has the letters of every queue"
     raise InvalidArgument(what="place", detail=detail)
+
+
+def subscription_name(state: State, text: str) -> str:
+    """Of NAME[@TOPIC]; a name may have an @ of its own."""
+    return text if state.space.durables(text) else text.rpartition("@")[0] or text
 
 
 def _subscription(state: State, text: str) -> Subscription:

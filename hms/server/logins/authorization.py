@@ -9,6 +9,7 @@ services and subscriptions are looked at when they are opened, and again when th
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hms.engine.admin.message_selection import subscription_name
 from hms.engine.admin.topic_operations import pattern_of
 from hms.engine.engine import Engine
 from hms.engine.messages import StoredMessage
@@ -268,10 +269,20 @@ class Authorization:
     def _messages(self, login: Login, asked: Order, _: int) -> None:
         """Of the place where they wait; what is retained is its topics'."""
         given: Any = asked.arguments
-        self.require(login, [(asked.command.action, *_whose(given.place))])
+        self.require(login, [(asked.command.action, *self._whose(given.place))])
+
+    def _whose(self, place: str) -> tuple[str, str]:
+        """Kind and name of what a permission has to be for, as the engine finds it; what is
+        retained is its topics'."""
+        kind, _colon, name = place.partition(":")
+        if kind == "retained":
+            return "topic", name.partition("/#")[0] or "#"
+        if kind == "subscription":
+            return kind, subscription_name(self._engine.state, name)
+        return kind, name
 
     def _browse(self, login: Login, asked: wire.Browse, _: int) -> None:
-        whose = _whose(asked.place) if asked.place else ("queue", asked.destination)
+        whose = self._whose(asked.place) if asked.place else ("queue", asked.destination)
         self.require(login, [(_A.BROWSE, *whose)])
 
     def _alter_messages(self, login: Login, asked: Order, connection: int) -> None:
@@ -279,7 +290,7 @@ class Authorization:
         given: Any = asked.arguments
         self._messages(login, asked, connection)
         if given.to:
-            kind, name = _whose(given.to)
+            kind, name = self._whose(given.to)
             if kind == "topic":
                 self.require(login, [(_A.PUBLISH, kind, name), (_A.RETAIN, kind, name)])
             elif kind == "subscription":
@@ -375,14 +386,6 @@ def consumer_needs(consumer: Consumer) -> Iterator[Need]:
         yield _A.CONSUME, "subscription", place.name
     if consumer.listener:
         yield _A.CALL, "service", consumer.listener
-
-
-def _whose(place: str) -> tuple[str, str]:
-    """Kind and name of what a permission has to be for; what is retained is its topics'."""
-    kind, _colon, name = place.partition(":")
-    if kind == "retained":
-        return "topic", name.partition("/#")[0] or "#"
-    return kind, name.partition("@")[0] if kind == "subscription" else name
 
 
 def producer_needs(kind: str, name: str) -> list[Need]:
