@@ -217,6 +217,7 @@ prepare_tools() {
     command -v promtool >/dev/null || packages+=(prometheus)
     command -v systemd-analyze >/dev/null || packages+=(systemd)
     command -v mandoc >/dev/null || packages+=(mandoc)
+    command -v logrotate >/dev/null || packages+=(logrotate)
     command -v chromium >/dev/null || packages+=(chromium)
     if [[ ${#packages[@]} -eq 0 ]]; then return 0; fi
     if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then

@@ -22,7 +22,10 @@ main = LazyGroup(
         "health": ("hms.boot.cli.monitoring:health", "Whether a node is live and ready."),
         "metrics": ("hms.boot.cli.monitoring:metrics", "Metrics as text for Prometheus."),
         "alert": ("hms.boot.cli.alerts:alert", "Alerts: what is wrong, and what was."),
-        "log": ("hms.boot.cli.alerts:log", "The node's log: change its level."),
+        "log": (
+            "hms.boot.cli.node_log:log",
+            "The node's log: search and follow it, change its level.",
+        ),
         "top": ("hms.boot.cli.top:top", "Rates and the busiest destinations, refreshed."),
         "web": ("hms.boot.cli.monitoring:web", "Health, metrics and a console over HTTP."),
         "config": ("hms.boot.cli.config:config", "Check, show or write hms.conf."),

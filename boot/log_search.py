@@ -1,0 +1,181 @@
+"""The entries of a node's log: read from its files, those that were rotated too, and chosen."""
+
+import gzip
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+__all__ = ["LEVELS", "Chosen", "Entry", "entries_of", "files_of", "follow"]
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LOOK_S = 0.25
+_TEXT = re.compile(
+    r"(?:(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) )?"
+    rf"(?P<level>{'|'.join(LEVELS)}) (?P<event>[^:]+): (?P<text>.*)"
+)
+
+
+class Entry(NamedTuple):
+    """at_ms: 0 where the line does not say when; lines: as they stand in the file; fields: what a
+    line in JSON says, or the same of a line for people."""
+
+    at_ms: int
+    level: str
+    event: str
+    lines: tuple[str, ...]
+    fields: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """What was written."""
+        return "\n".join(self.lines)
+
+
+_UNKNOWN = Entry(0, "INFO", "", (), {})
+"""To which lines belong that no entry precedes."""
+
+
+class Chosen(NamedTuple):
+    """Which entries are wanted; "" and 0: any. level: this one or worse; event: the name, or what
+    it begins with; words: all of them, in small or large letters."""
+
+    level: str = "DEBUG"
+    event: str = ""
+    request: str = ""
+    since_ms: int = 0
+    until_ms: int = 0
+    words: tuple[str, ...] = ()
+
+    def has(self, entry: Entry) -> bool:
+        """Whether it is one of them."""
+        text = entry.text.casefold()
+        return (
+            LEVELS.index(entry.level) >= LEVELS.index(self.level)
+            and (not self.event or f"{entry.event}.".startswith(f"{self.event}."))
+            and (not self.request or _names(entry, self.request))
+            and self.since_ms <= entry.at_ms
+            and not (self.until_ms and entry.at_ms >= self.until_ms)
+            and all(word.casefold() in text for word in self.words)
+        )
+
+
+def _names(entry: Entry, request: str) -> bool:
+    if "request" in entry.fields:
+        return str(entry.fields["request"]) == request
+    return re.search(rf"(?<![\w-]){re.escape(request)}(?![\w-])", entry.text) is not None
+
+
+def files_of(log_file: Path) -> list[Path]:
+    """The log and what was rotated beside it, such as NODE1.log.1 and NODE1.log-20260501.gz, in the
+    order in which they were written."""
+    names = f"{re.escape(log_file.name)}[.-].*"
+    found = [path for path in log_file.parent.glob("*") if re.fullmatch(names, path.name)]
+    rotated = [path for path in found if path.is_file()]
+    rotated.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+    return [*rotated, *([log_file] if log_file.exists() else [])]
+
+
+def entries_of(files: Iterable[Path]) -> Iterator[Entry]:
+    """In their order. A file that goes meanwhile is left out; OSError."""
+    for file in files:
+        try:
+            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+                yield from _joined(line.decode("utf-8", "replace") for line in lines)
+        except FileNotFoundError:
+            continue
+
+
+def follow(log_file: Path, pause: Callable[[float], object] = time.sleep) -> Iterator[Entry]:
+    """What is written from now on, forever; also to a file that takes the place of this one."""
+    last, start = _UNKNOWN, os.SEEK_END  # of a file that comes later all is new
+    while True:
+        if log_file.exists():
+            with log_file.open("rb") as lines:
+                lines.seek(0, start)
+                for entry in _followed(log_file, lines, last, pause):
+                    yield entry
+                    last = entry
+        else:
+            pause(LOOK_S)
+        start = os.SEEK_SET
+
+
+def _followed(
+    log_file: Path, lines: BinaryIO, last: Entry, pause: Callable[[float], object]
+) -> Iterator[Entry]:
+    """Until another file is there under that name."""
+    rest, number = b"", os.fstat(lines.fileno()).st_ino
+    while True:
+        data = lines.read()
+        *whole, rest = (rest + data).split(b"\n")
+        for entry in _joined((line.decode("utf-8", "replace") for line in whole), last):
+            yield entry
+            last = entry
+        if data:
+            continue
+        if _is_other(log_file, number, lines.tell()):
+            return
+        pause(LOOK_S)
+
+
+def _is_other(log_file: Path, number: int, read: int) -> bool:
+    """Whether another file is there under that name, or this one was emptied."""
+    try:
+        found = log_file.stat()
+    except FileNotFoundError:
+        return False  # the node has yet to begin a new one
+    return found.st_ino != number or found.st_size < read
+
+
+def _joined(lines: Iterable[str], before: Entry = _UNKNOWN) -> Iterator[Entry]:
+    """Lines that begin no entry, such as those of a traceback, belong to the one before; where that
+    was told already, they are one with its level, name and time."""
+    last: Entry | None = None
+    for whole in lines:
+        line = whole.rstrip("\n")
+        entry = _parsed(line)
+        if entry is None:
+            begun = last or before._replace(lines=())
+            last = begun._replace(lines=(*begun.lines, line))
+            continue
+        if last is not None:
+            yield last
+        last = entry
+    if last is not None:
+        yield last
+
+
+def _parsed(line: str) -> Entry | None:
+    if line.startswith("{"):
+        return _of_json(line)
+    match = _TEXT.fullmatch(line)
+    if match is None:
+        return None
+    at = match["at"]
+    moment = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").astimezone() if at else None
+    at_ms = round(moment.timestamp() * 1000) if moment else 0
+    fields: dict[str, Any] = {"ts": _written(moment)} if moment else {}
+    fields |= {"level": match["level"], "event": match["event"], "text": match["text"]}
+    return Entry(at_ms, match["level"], match["event"], (line,), fields)
+
+
+def _of_json(line: str) -> Entry | None:
+    try:
+        said = json.loads(line)
+        at = datetime.fromisoformat(said["ts"])
+        level, event = said["level"], said["event"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if level not in LEVELS or not isinstance(event, str):
+        return None
+    return Entry(round(at.timestamp() * 1000), level, event, (line,), said)
+
+
+def _written(moment: datetime) -> str:
+    at = moment.astimezone(UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"
