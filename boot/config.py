@@ -13,6 +13,7 @@ from hms.boot.check import Found, Report, check_sections
 from hms.boot.entries import Config
 from hms.boot.kinds import spell_size
 from hms.boot.locate import Parsed, parse
+from hms.boot.memory_limit import memory_for_messages, memory_limit
 from hms.boot.references import check_references
 from hms.boot.sections import (
     ALERTS,
@@ -269,6 +270,9 @@ def _node(found: Found, base: Path, domain: Domain, groups: dict[str, Group]) ->
     values["runtime"] = values["runtime"] or values["store"].parent / "run"
     values["log_file"] = values["log_file"] or values["runtime"] / f"{name}.log"
     values["maxsession"] = values["maxsession"] or domain.maxsession
+    if "max_memory_bytes" not in found.given:
+        least, most = values["max_message_bytes"], values["max_memory_bytes"]
+        values["max_memory_bytes"] = memory_for_messages(most, least, memory_limit())
     return Node(name=name, group=group, **values)
 
 

@@ -16,6 +16,7 @@ from hms.boot.doctor.findings import Check, Finding, Patient, Verdict, found
 from hms.boot.doctor.machine import mode_of
 from hms.boot.doctor.node_checks import NODE_CHECKS
 from hms.boot.doctor.place_checks import PLACE_CHECKS
+from hms.boot.memory_limit import OWN_BYTES
 from hms.boot.monitoring.health import health_of
 from hms.boot.security_file import load_security
 from hms.boot.supervise import find
@@ -209,7 +210,7 @@ def _dirty(patient: Patient) -> Finding:
 @_check("kernel.cgroup_memory")
 def _cgroup_memory(patient: Patient) -> Finding:
     limit = patient.machine.number("/sys/fs/cgroup/memory.max")
-    wanted = patient.node.max_memory_bytes + (256 << 20)
+    wanted = patient.node.max_memory_bytes + OWN_BYTES
     verdict = Verdict.FAIL if limit is not None and limit < wanted else Verdict.OK
     value = "no limit" if limit is None else f"{limit >> 20} MiB, {wanted >> 20} MiB wanted"
     why = "the kernel ends the node before it can refuse messages"

@@ -201,7 +201,8 @@ class Node(Named, frozen=True, kw_only=True):
     max_memory_bytes: Annotated[
         Size, Meta(ge=1 << 20, le=1 << 40), key(engine="memory_bytes_max")
     ] = 1 << 30
-    """The most bytes of waiting messages; beyond it sending is refused."""
+    """The most bytes of waiting messages; beyond it sending is refused. Not given: at most half
+    of what the node's container or unit may take, and at least 256 MiB below it."""
     max_pending_bytes: Annotated[
         Size, Meta(ge=1 << 20, le=1 << 40), key(engine="passing_bytes_max")
     ] = 64 << 20
