@@ -19,6 +19,7 @@ from hms.server import accept_guard
 from hms.server.alerts import Alerts
 from hms.server.broker import Broker
 from hms.server.histograms import SECONDS
+from hms.store.aging import HELD_S
 from hms.store.interface import Store
 
 __all__ = ["Watch"]
@@ -82,6 +83,9 @@ class Watch:
         free, total = self._free_bytes()
         percent = 100 * free / total if total else 100.0
         put("store_low", percent < limits.store_low_percent, f"{percent:.1f} % of the disk is left")
+        held_s = float(str(self._store.describe().get("history_held_s", 0)))
+        detail = f"{held_s / HELD_S:.1f} days of history or audit stay though their time is over"
+        put("history_held", held_s > HELD_S, f"{detail}; was the clock set ahead?")
         share, before = 100 * open_share(), self._put_off
         self._put_off = accept_guard.put_off()
         must_wait = self._put_off > before

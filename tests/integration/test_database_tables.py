@@ -1,12 +1,15 @@
 """The tables of a database store: versions, prefixes, what is left in them, the history."""
 
 import dataclasses
+import itertools
 import time
 
 import pytest
 
 from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown
 from hms.records import RecordType
+from hms.records.audit import NO_HASH, AuditEntry, audit_record, chained
+from hms.store.aging import Aging
 from hms.store.database import departed_messages, upkeep
 from hms.store.interface import SegmentGoneError
 from tests.support.store_place import DATABASE, Place, append, batch, happened, numbers_in
@@ -155,8 +158,39 @@ def test_the_history_ends_where_its_limits_are(database_place, monkeypatch):
     old = dataclasses.replace(DATABASE, history_age_s=3600.0)
     database_place.ask("UPDATE {p}log SET at_ms = 1000")
     found, _ = database_place.started(old)
+    hours = itertools.count(0, 3600)
+    found._upkeep._aging = Aging(steady_s=lambda: float(next(hours)))
     wait_until(lambda: _maintained(found) and database_place.count("log") == 1)
     found.close()
+
+
+def test_a_clock_years_ahead_takes_neither_history_nor_audit_with_it(database_place):
+    """A boot with a wrong clock removed both at once."""
+    found, _ = database_place.started(DATABASE)
+    append(found, batch(0, 1, b"x"))
+    for number in (1, 2):
+        entry = AuditEntry(number, 5000, "u", "s", "purge", "q", "c", "", 0, 1, NO_HASH)
+        append(found, audit_record(chained(entry)))
+    found.commit()
+    found.close()
+    before, year_ms = database_place.count("log"), 365 * 86_400_000
+    ahead = dataclasses.replace(
+        DATABASE,
+        history_age_s=30 * 86_400.0,
+        audit_keep_s=30 * 86_400.0,
+        clock_ms=lambda: upkeep.wall_ms() + 10 * year_ms,
+    )
+    database_place.ask("UPDATE {p}audit SET at_ms = 5000 + number * 1000000000")
+    database_place.ask("UPDATE {p}log SET at_ms = 5000 + lsn * 1000000000")
+    for _ in range(2):
+        found, _ = database_place.started(ahead)
+        for _ in range(3):
+            found._upkeep._prune_audit_at = 0.0
+            _maintained(found)
+        assert found.describe()["history_held_s"] > 9 * 365 * 86_400
+        assert database_place.count("log") >= before
+        assert database_place.count("audit") == 2
+        found.close()
 
 
 def _maintained(found):

@@ -16,7 +16,9 @@ from hms.history.scope import Scope, parse_scope
 from hms.history.table_erasing import erase_tables
 from hms.records import RecordType
 from hms.records.audit import NO_HASH, AuditEntry, audit_record, breaks_of, chained
+from hms.store.aging import Aging
 from tests.support.store_place import DATABASE, FIRST_ID, append, batch, happened
+from tests.support.waiting import wait_until
 
 ALL = Event._fields
 
@@ -155,7 +157,17 @@ def test_the_audit_of_tables_is_kept_so_long_and_its_last_record_for_ever(databa
         append(store, audit_record(chained(entry)))
     store.commit()
     assert database_place.count("audit") == 2
-    store.maintain()
+
+    hours = itertools.count(0, 3600)
+    store._upkeep._audit_aging = Aging(steady_s=lambda: float(next(hours)))
+
+    def is_pruned():
+        store._upkeep._prune_at = store._upkeep._prune_audit_at = 0.0
+        store.maintain()
+        return database_place.count("audit") == 1
+
+    assert not is_pruned()  # nothing goes at a boot
+    wait_until(is_pruned)
     address = f"{database_place.address}#{database_place.prefix}"
     assert [entry.number for entry in entries_of_tables(address)] == [2]
     store.close()

@@ -31,6 +31,7 @@ from hms.server.replicas.frames import (
     Write,
 )
 from hms.server.replicas.promises import End
+from hms.store.aging import Aging
 from hms.store.files import is_whole_file
 from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.audit_files import keep_audit
@@ -88,6 +89,7 @@ class LogCopy:
     ) -> None:
         """verified: up to where this process has read the log before."""
         self._disk, self._folder, self._limits = disk, folder, limits
+        self._aging = Aging()
         self._verified = verified
         self._files = folder / FILES_FOLDER
         self._files_disk = PRIVATE_DISK if disk is REAL_DISK else disk
@@ -438,8 +440,12 @@ class LogCopy:
             sizes[number] = self._disk.size_and_age(file)
         total, left = sum(size for size, _ in sizes.values()), len(sizes)
         kept = archived_below(self._disk, self._folder) if limits.is_archive_required else first
-        for number, (size, age_s) in sizes.items():
-            is_old = 0 < limits.history_age_s < age_s
+        written_s = {n: self._aging.wall_s() - age_s for n, (_, age_s) in sizes.items()}
+        keep_s, until_s = limits.history_age_s, 0.0
+        if keep_s and sizes:
+            until_s = self._aging.until_s(keep_s, lambda: min(written_s.values()))
+        for number, (size, _) in sizes.items():
+            is_old = written_s[number] < until_s
             is_within = total <= limits.history_bytes_max and left <= HISTORY_FILES_MAX
             if number >= min(first, kept) or (is_within and not is_old):
                 return

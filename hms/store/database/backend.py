@@ -111,6 +111,10 @@ class Backend(Protocol):
         """Delete the oldest rows of the history that are older than this or lie before that
         position, not more than so many; how many they were."""
 
+    def oldest_ms(self) -> tuple[int | None, int | None]:
+        """When the first record of the history was written, and the first one of the audit; None
+        where there is none."""
+
     def prune_audit(self, before_ms: int) -> None:
         """Delete the records of the audit that are older than this."""
 

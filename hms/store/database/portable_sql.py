@@ -52,6 +52,10 @@ PRUNE_AUDIT: Final = (
     "DELETE FROM {p}audit WHERE at_ms < {long} AND number < (SELECT max(number) FROM {p}audit)"
 )
 """The last one stays: the next one continues it."""
+OLDEST: Final = (
+    "SELECT (SELECT at_ms FROM {p}log ORDER BY lsn LIMIT 1),"
+    " (SELECT at_ms FROM {p}audit ORDER BY number LIMIT 1)"
+)
 PRUNE: Final = (
     "DELETE FROM {p}log WHERE lsn IN (SELECT lsn FROM (SELECT lsn, at_ms, position FROM {p}log"
     " ORDER BY lsn LIMIT {int}) oldest WHERE at_ms < {long} OR position < {long})"

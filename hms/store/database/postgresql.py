@@ -220,6 +220,11 @@ class PostgreSQL:
             asked = [rows_max, before_ms, before_position, self._epoch]
             return session.execute(self._sql["PRUNE"], asked).rowcount
 
+    def oldest_ms(self) -> tuple[int | None, int | None]:
+        """When the first record of the history was written, and the first one of the audit."""
+        ((of_history, of_audit),) = self._sessions.all(self._sql["OLDEST"])
+        return of_history, of_audit
+
     def prune_audit(self, before_ms: int) -> None:
         """Delete the records of the audit that are older than this."""
         with self._sessions.writing() as session:

@@ -301,6 +301,7 @@ class DatabaseStore:
             "newest_store_format": len(VERSIONS),
             "database_outage": self._outage.detail,
             "lease_s": self._settings.lease_s,
+            "history_held_s": round(self._upkeep.held_s),
             **self._backend.describe(),
         }
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from hms.store.aging import Aging
 from hms.store.database.backend import Backend, Unreachable
 from hms.store.database.departed_messages import Departed
 
@@ -50,6 +51,7 @@ class Upkeep:
 
     def __init__(self, backend: Backend, settings: DatabaseSettings) -> None:
         self._backend, self._settings = backend, settings
+        self._aging, self._audit_aging = (Aging(lambda: settings.clock_ms() / 1000) for _ in "12")
         self.departed = Departed()
         self.shortage: str | None = None
         """Why nothing new should be stored."""
@@ -91,6 +93,18 @@ class Upkeep:
         if time.monotonic() >= self._prune_at:
             self._prune(next_position)
 
+    @property
+    def held_s(self) -> float:
+        """So much older than they may become records are kept."""
+        return max(self._aging.held_s, self._audit_aging.held_s)
+
+    def _before_ms(self, aging: Aging, keep_s: float, which: int) -> int:
+        def oldest_s() -> float | None:
+            oldest_ms = self._backend.oldest_ms()[which]
+            return None if oldest_ms is None else oldest_ms / 1000
+
+        return round(aging.until_s(keep_s, oldest_s) * 1000)
+
     def pause(self, pause_s: float) -> None:
         """The database did not answer: not again before that time."""
         self._renew_at = self._prune_at = time.monotonic() + pause_s
@@ -108,11 +122,10 @@ class Upkeep:
         """Delete what the history need not keep, in steps that hold nobody up."""
         settings = self._settings
         if settings.audit_keep_s and time.monotonic() >= self._prune_audit_at:
-            before_ms = time.time_ns() // 1_000_000 - round(settings.audit_keep_s * 1000)
-            self._backend.prune_audit(before_ms)
+            self._backend.prune_audit(self._before_ms(self._audit_aging, settings.audit_keep_s, 1))
             self._prune_audit_at = time.monotonic() + PRUNE_AUDIT_EVERY_S
-        oldest_ms = time.time_ns() // 1_000_000 - round(settings.history_age_s * 1000)
-        before_ms = oldest_ms if settings.history_age_s else 0
+        keep_s = settings.history_age_s
+        before_ms = self._before_ms(self._aging, keep_s, 0) if keep_s else 0
         first_position = next_position - settings.history_bytes
         gone = self._backend.prune(before_ms, first_position, PRUNE_ROWS)
         self._prune_at = time.monotonic() + (0 if gone == PRUNE_ROWS else PRUNE_EVERY_S)

@@ -9,11 +9,16 @@ counts. What stands in it is proved by the audit's chain of hashes.
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown
 from hms.records import RecordType
+from hms.records.audit import decode_audit
+from hms.store.aging import Aging
 from hms.store.journal.disk import CREATE, Disk, write_all
 from hms.store.journal.format import (
     KIND_SEAL,
@@ -112,12 +117,27 @@ def audit_payloads(disk: Disk, file: Path) -> Iterator[bytes]:
             yield payload
 
 
-def retire_audit(disk: Disk, folder: Path, keep_s: float) -> None:
+def retire_audit(disk: Disk, folder: Path, keep_s: float, aging: Aging) -> None:
     """Remove the files that are older. keep_s 0: none."""
-    for file in audit_files(disk, folder) if keep_s else ():
-        if disk.size_and_age(file)[1] > keep_s:
+    files = audit_files(disk, folder) if keep_s else []
+    if not files:
+        return
+    until_s = aging.until_s(keep_s, lambda: _written_s(disk, files[0], aging))
+    for file in files:
+        by_file_s = aging.wall_s() - disk.size_and_age(file)[1]
+        if by_file_s < until_s and _written_s(disk, file, aging) < until_s:
             disk.unlink(file)
             _log.info("the audit of segment %d is older than audit_keep_s and goes", int(file.stem))
+
+
+def _written_s(disk: Disk, file: Path, aging: Aging) -> float:
+    """When a file was written by the machine's clock, or its last record by the node's, whichever
+    is later: the first may have been behind."""
+    told_ms = 0
+    with suppress(StoreCorrupt, msgspec.MsgspecError):
+        for payload in audit_payloads(disk, file):
+            told_ms = decode_audit(payload).at_ms
+    return max(aging.wall_s() - disk.size_and_age(file)[1], told_ms / 1000)
 
 
 def _audited(disk: Disk, info: SegmentInfo) -> Iterator[bytes]:

@@ -13,19 +13,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hms.errors.catalogue import InvalidArgument
+from hms.errors.catalogue import InvalidArgument, StoreCorrupt, StoreFormatUnknown
+from hms.store.aging import Aging
 from hms.store.interface import CleaningStep, LiveData
 from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.audit_files import keep_audit, retire_audit
 from hms.store.journal.disk import Disk
 from hms.store.journal.preallocated_segment import PreallocatedSegment
+from hms.store.journal.segment_opening import opening
 from hms.store.journal.segment_trim import trim
 from hms.store.journal.segment_walk import (
     ERASED_SUFFIX,
     HISTORY_SUFFIX,
     LOG_SUFFIX,
     PINNED_SUFFIX,
+    all_files,
     is_same_segment,
+    read_info,
     segment_file,
     segment_numbers,
 )
@@ -111,6 +115,7 @@ class SegmentManager:
         """Segments whose copies are to take their place."""
         self._fruitless_at = float("inf")
         """So much was live when no pinned segment was worth moving."""
+        self._aging, self._audit_aging = Aging(), Aging()
         self._written = self._spent = 0
         self._history_bytes = self._history_files = self._given_up = 0
         self.log_bytes = 0
@@ -494,11 +499,13 @@ class SegmentManager:
         """
         files = list(self._history())
         total, left = sum(size for _, size, _ in files), len(files)
+        until_s = self._past_until_s(files[0][0], files[0][2]) if files else 0.0
         is_required = self._limits.is_archive_required and bool(files)
         below = self._archived_below() if is_required else 0
         most = self._history_bytes_max()
         for number, size, age_s in files:
-            is_old = 0 < self._limits.history_age_s < age_s
+            by_file_s = self._aging.wall_s() - age_s
+            is_old = by_file_s < until_s and self._written_s(number, by_file_s) < until_s
             if total <= most and left <= HISTORY_FILES_MAX and not is_old:
                 break
             if is_required and number >= below:
@@ -507,7 +514,25 @@ class SegmentManager:
                 break
             total, left = total - size, left - 1
         self._history_bytes, self._history_files = total, left
-        retire_audit(self._disk, self._directory, self._limits.audit_keep_s)
+        retire_audit(self._disk, self._directory, self._limits.audit_keep_s, self._audit_aging)
+
+    def _past_until_s(self, number: int, age_s: float) -> float:
+        """What was written before that moment is older than the history may keep; number and age of
+        its oldest segment."""
+        keep_s, wall_s = self._limits.history_age_s, self._aging.wall_s
+        if not keep_s:
+            return 0.0
+        return self._aging.until_s(keep_s, lambda: self._written_s(number, wall_s() - age_s))
+
+    def _written_s(self, number: int, by_file_s: float) -> float:
+        """When a segment was written by the machine's clock, or when the next one was begun by the
+        node's, whichever is later: the first may have been behind."""
+        file = all_files(self._disk, self._directory).get(number + 1)
+        told = None
+        if file is not None:
+            with suppress(OSError, StoreCorrupt, StoreFormatUnknown):
+                told = opening(self._disk, read_info(self._disk, file, number + 1, is_last=False))
+        return by_file_s if told is None else max(by_file_s, told.now_ms / 1000)
 
     def _history_bytes_max(self) -> int:
         """Beside the log and what is prepared for it, within the log's limit."""
@@ -570,4 +595,5 @@ class SegmentManager:
             "history_segments": self._history_files,
             "history_bytes": self._history_bytes,
             "history_given_up": self._given_up,
+            "history_held_s": round(max(self._aging.held_s, self._audit_aging.held_s)),
         }

@@ -1,7 +1,9 @@
 """Pinning: what is mostly live stays where it lies, however often the log turns over."""
 
+import itertools
 import os
 import shutil
+import time
 
 import pytest
 
@@ -11,6 +13,7 @@ from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.errors.catalogue import StoreCorrupt
 from hms.history.events import EventDecoder
 from hms.server import log_cleaning
+from hms.store.aging import Aging
 from hms.store.journal import Journal
 from hms.store.journal.reader import list_segments, read_store, verify
 from hms.store.journal.salvage import salvage
@@ -240,6 +243,24 @@ def test_no_past_is_pinned_longer_than_the_history_may_keep_it(tmp_path):
 
     assert not set(old) & set(files(tmp_path, "pinned"))
     assert len(node.waiting()) == STANDING
+    node.close()
+
+
+def test_history_written_while_the_clock_was_behind_is_as_old_as_the_log_says(tmp_path):
+    """A machine without a clock battery writes files of 1970, which went as soon as it was set."""
+    node = life(tmp_path, limits=LogLimits(history_age_s=3600))
+    hours = itertools.count(0, 3600)
+    node.store._segments._aging = Aging(steady_s=lambda: float(next(hours)))
+    node.now_ms = int(time.time() * 1000)
+    churn(node, 3 * TURN)
+    held = set(files(tmp_path, "history"))
+    first = min(held)  # of before the node's time was set
+    for number in held:
+        os.utime(tmp_path / f"{number:016d}.history", (1, 1))
+    churn(node, 2 * TURN, first=50_000)
+
+    assert len(held) > 1
+    assert set(files(tmp_path, "history")) >= held - {first}
     node.close()
 
 

@@ -1,13 +1,17 @@
 """Segments that the log does not need: nobody is served their bytes, or stopped by them."""
 
 import contextlib
+import dataclasses
+import itertools
 import os
+import time
 
 import pytest
 from journal_support import NotingDisk, contents, flip, recovered, running, segments
 
 from hms.errors.catalogue import InvalidArgument, StoreCorrupt
 from hms.records import RecordType
+from hms.store.aging import Aging
 from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError
 from hms.store.journal.audit_files import (
     audit_files,
@@ -18,8 +22,11 @@ from hms.store.journal.audit_files import (
 from hms.store.journal.disk import REAL_DISK, RealDisk
 from hms.store.journal.format import Author, pack_segment_header
 from hms.store.journal.reader import list_segments, read_segment
+from hms.store.journal.segment_manager import LogLimits
 from hms.store.journal.store_examination import examine
 from tests.crash.cleaning import ALL_HISTORY, NO_HISTORY, SHORT_HISTORY, busy
+
+YEARS_S = 3e8
 
 
 class PagingDisk(NotingDisk):
@@ -208,6 +215,59 @@ def test_segments_that_are_not_there_yet_cannot_be_told_to_leave(tmp_path):
     run.journal.close()
 
 
+class AheadDisk(NotingDisk):
+    """Of a machine whose clock may be years ahead."""
+
+    ahead_s = 0.0
+
+    def size_and_age(self, path):
+        size, age_s = super().size_and_age(path)
+        return size, age_s + self.ahead_s
+
+
+def test_a_clock_years_ahead_takes_no_history_with_it(tmp_path):
+    """At a boot with it all looked older than history_age_s, and went at once."""
+    disk = AheadDisk()
+    setting = dataclasses.replace(ALL_HISTORY, limits=LogLimits(history_age_s=3600))
+    run = running(tmp_path, setting, disk)
+    busy(20)(run)
+    run.journal.close()
+    held = set(tmp_path.glob("*.history"))
+    assert held
+
+    disk.ahead_s = YEARS_S
+    run = running(tmp_path, setting, disk)
+    manager, steady_s = run.journal._segments, itertools.count(0, 10)
+    manager._aging = Aging(lambda: time.time() + YEARS_S, steady_s.__next__)
+    busy(20)(run)
+    assert held <= set(tmp_path.glob("*.history"))
+    assert run.journal.describe()["history_held_s"] == pytest.approx(YEARS_S, rel=0.1)
+    run.journal.close()
+
+    disk.ahead_s = 0.0
+    run = running(tmp_path, setting, disk)
+    busy(20)(run)
+    assert held <= set(tmp_path.glob("*.history"))
+    assert run.journal.describe()["history_held_s"] == 0
+    run.journal.close()
+
+
+def test_history_goes_by_its_age_as_the_node_runs(tmp_path):
+    """An hour makes up a day."""
+    setting = dataclasses.replace(ALL_HISTORY, limits=LogLimits(history_age_s=3600))
+    run = running(tmp_path, setting)
+    hours = itertools.count(0, 3600)
+    run.journal._segments._aging = Aging(steady_s=lambda: float(next(hours)))
+    busy(20)(run)
+    old = sorted(tmp_path.glob("*.history"))[:2]
+    for file in old:
+        os.utime(file, (time.time() - 7200, time.time() - 7200))
+    busy(20)(run)
+    assert not any(file.exists() for file in old)
+    assert list(tmp_path.glob("*.history"))
+    run.journal.close()
+
+
 @pytest.mark.parametrize("setting", [NO_HISTORY, SHORT_HISTORY])
 def test_the_audit_of_a_segment_that_goes_stays(tmp_path, setting):
     """Every record once and in order, also when the process dies before the segment is gone."""
@@ -266,9 +326,11 @@ def test_an_audit_that_is_older_than_it_is_kept_goes(tmp_path):
         write_audit_file(REAL_DISK, tmp_path / f"{number:016d}.audit", [b"one", b"two"])
     old, cut = sorted(tmp_path.glob("*.audit"))
     os.utime(old, (0, 0))
-    retire_audit(REAL_DISK, tmp_path, 0)
-    assert old.exists()
-    retire_audit(REAL_DISK, tmp_path, 3600)
+    aging = Aging(steady_s=itertools.count(0, 1e10).__next__)
+    retire_audit(REAL_DISK, tmp_path, 0, aging)
+    retire_audit(REAL_DISK, tmp_path, 3600, aging)
+    assert old.exists()  # nothing goes at a boot
+    retire_audit(REAL_DISK, tmp_path, 3600, aging)
     assert not old.exists()
     cut.write_bytes(cut.read_bytes()[:-1])
     with pytest.raises(StoreCorrupt, match="ends in a record"):
