@@ -16,6 +16,7 @@ from hms.engine.schedule.schedule_plans import Plan, check_plan
 from hms.engine.schedule.schedule_records import describe, left, told_again
 from hms.engine.schedule.schedules import NODE_PLAN, Schedule, Schedules, sent_count
 from hms.engine.session.deduplication import Taken
+from hms.engine.session.opening import number_schedules
 from hms.engine.session.session_objects import Producer
 from hms.engine.state import State
 from hms.errors.catalogue import (
@@ -130,6 +131,7 @@ def _is_repeated(state: State, producer: Producer, request: Request) -> bool:
     """Whether it was taken before; it may have ended since."""
     if not request.handle:
         return False
+    number_schedules(state, producer, request.handle, request.sequence)
     memory = state.memories.producer(producer.session.connection.uid, request.handle)
     if request.sequence <= memory.forgotten:
         raise SendInDoubt(destination=producer.destination.name, count=1, reason=FORGOTTEN)

@@ -215,6 +215,10 @@ class DeduplicationState:
         self._open[key] = memory
         return memory
 
+    def is_open(self, client_uid: int, handle: int) -> bool:
+        """It is kept as long as its client is connected."""
+        return (client_uid, handle) in self._open
+
     def close_producer(self, client_uid: int, handle: int) -> None:
         """Its client may come back."""
         memory = self._open.pop((client_uid, handle), None)

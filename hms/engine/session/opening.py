@@ -163,6 +163,23 @@ def open_producer(
     return producer
 
 
+def number_schedules(state: State, producer: Producer, handle: int, sequence: int) -> None:
+    """Its schedules are numbered by this handle: which were taken is known as long as it is open,
+    as of its sends. sequence: of the one that comes."""
+    connection = producer.session.connection
+    if handle == producer.schedule_handle or state.memories.is_open(connection.uid, handle):
+        return
+    if producer.schedule_handle:
+        state.memories.close_producer(connection.uid, producer.schedule_handle)
+    else:
+        size = producer_bytes("", state.settings.frames_in_flight_max)
+        state.check_open(size)
+        producer.memory_bytes += size
+        state.shares.take_memory(connection.owner, size)
+    producer.schedule_handle = handle
+    state.memories.open_producer(connection.uid, handle, max(sequence - 1, 0))
+
+
 def _publishes_at(
     state: State, where: tuple[str, str, str], fx: Effects
 ) -> tuple[Queue | Topic, str]:
@@ -185,10 +202,12 @@ def close_producer(
     producer.destination.producers -= 1
     if producer.node is not None:
         state.space.closed(producer.node, state.now_ms)
-    if is_final:
-        state.memories.forget_producer(connection.uid, handle)
-    else:
-        state.memories.close_producer(connection.uid, handle)
+    handles = [handle, producer.schedule_handle] if producer.schedule_handle else [handle]
+    for one in handles:
+        if is_final:
+            state.memories.forget_producer(connection.uid, one)
+        else:
+            state.memories.close_producer(connection.uid, one)
 
 
 def open_consumer(

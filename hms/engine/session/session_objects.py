@@ -212,6 +212,8 @@ class Producer:
         """Where it publishes, of a topic's producer."""
         self.memory_bytes = 0
         """What it takes in memory at most, once it is counted."""
+        self.schedule_handle = 0
+        """By which its schedules are numbered; 0: it made none."""
         self.answers: Answers | None = None
         """What selectors say of the send that comes next."""
         self.looks = 0

@@ -273,6 +273,31 @@ def test_the_same_schedule_once_more_changes_nothing():
         rig.schedule(_plan(every_ms=500))
 
 
+def test_what_a_connected_client_asked_for_is_known_however_many_others_come_and_go():
+    """Its numbers counted as those of one that is away: what was asked again after others had
+    pushed them out was made once more, though it had been cancelled."""
+    rig = _Rig(producers_remembered=5)
+    rig.schedule(_plan(), request=(50, 1))
+    for number in range(8):
+        connection, uid = 100 + number, 1000 + number
+        rig.engine.open_connection(connection, uid, "", "")
+        rig.engine.open_session(connection, 1, 2, "")
+        rig.engine.open_producer(connection, 1, 1, "queue", "orders")
+        rig.send(connection=connection)
+        rig.run(lambda fx, c=connection: rig.engine.close_connection(c, rig.now_ms, fx))
+    assert rig.engine.state.memories.known(1000, 1) is None
+    rig.run(lambda fx: rig.engine.administer("schedule.cancel", {"name": "beat"}, 1500, fx))
+
+    rig.schedule(_plan(), request=(50, 1))
+
+    assert rig.shown() == {}
+    rig.schedule(_plan(), request=(50, 2))
+    assert list(rig.shown()) == ["beat"]
+    memories = rig.engine.state.memories
+    rig.run(lambda fx: rig.engine.close_producer(1, 1, fx))
+    assert memories.known(77, 50) is None
+
+
 def test_a_replaced_schedule_ends_when_the_other_begins():
     """Both are one record: never both, never none."""
     rig = _Rig()
