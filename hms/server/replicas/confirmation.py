@@ -201,10 +201,11 @@ class Confirmation:
             kept = [one for one in stay if one in here or one.name == self.successor]
             is_enough = len(kept) + len(come) >= self._limits.copies_min
             yield [*(kept if is_enough else stay), *come.values()]
-            if not self._is_blocked(now_s):
+            if not self.is_blocked(now_s):
                 return
 
-    def _is_blocked(self, now_s: float) -> bool:
+    def is_blocked(self, now_s: float) -> bool:
+        """What is synced here waits for members that are silent."""
         here = self._present_of(self.now, now_s, self._limits.timeout_s)
         return self.own > self.confirmed and len(here) < self.now.copies
 

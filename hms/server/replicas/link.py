@@ -116,6 +116,8 @@ class _Link:
         self.socket.setsockopt(zmq.SNDHWM, 0)  # bounded by what is not acknowledged
         self.socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
         self.socket.setsockopt(zmq.HANDSHAKE_IVL, 3000)
+        self._ready: dict[object, int] = {}
+        """What the last wait() found; before it, nothing is known of."""
         self.poller = zmq.Poller()
         self.poller.register(self.socket, zmq.POLLIN)
         if self._guard is not None:
@@ -123,12 +125,14 @@ class _Link:
 
     def wait(self, timeout_s: float) -> None:
         """Until there is something, or so long."""
-        self.poller.poll(max(0, round(timeout_s * 1000)))
-        if self._guard is not None:
+        self._ready = dict(self.poller.poll(max(0, round(timeout_s * 1000))))
+        if self._guard is not None and self._guard.zap.socket in self._ready:
             self._guard.zap.answer()
 
     def received(self) -> Iterator[list[bytes]]:
-        """What is there, a bounded number."""
+        """What was there when wait() returned, a bounded number."""
+        if self.socket not in self._ready:
+            return  # to ask it costs an error, which is several system calls
         for _ in range(FRAMES_AT_ONCE):
             try:
                 yield self.socket.recv_multipart(zmq.NOBLOCK)
@@ -175,7 +179,7 @@ class PrimarySocket(_Link):
     def wait(self, timeout_s: float) -> None:
         """Until there is something, or so long."""
         super().wait(timeout_s)
-        with suppress(BlockingIOError):
+        if self._wake in self._ready:
             os.eventfd_read(self._wake)
 
     def close(self) -> None:
@@ -219,8 +223,11 @@ class FollowerSocket(_Link):
         self.socket.connect(peer.address)
 
     def is_lost(self) -> bool:
-        """The connection has ended since this was asked: its machine closes it when the process
-        ends, so a crash is noticed before its silence."""
+        """The connection has ended since this was asked, as wait() found: its machine closes it
+        when the process ends, so a crash is noticed before its silence."""
+        return self._monitor in self._ready and self._hears_end()
+
+    def _hears_end(self) -> bool:
         is_lost = False
         with suppress(zmq.Again):
             while True:
@@ -231,7 +238,7 @@ class FollowerSocket(_Link):
 
     def close(self) -> None:
         """What was said last still goes out, for a moment, where somebody is there."""
-        self.is_lost()
+        self._hears_end()
         if not self._is_up:
             self.socket.setsockopt(zmq.LINGER, 0)
         self.poller.unregister(self._monitor)

@@ -316,8 +316,8 @@ class Primary:
         self._places.append((mark, Place(self._current, self._ends.get(self._current, 0))))
         self._confirmation.synced(mark)
         self._find_place()
-        if not self._confirmation.is_confirmed(mark):
-            self._changed.notify_all()
+        if self._confirmation.asked or self._confirmation.is_blocked(self._clock_s()):
+            self._changed.notify_all()  # else the keeper has nothing to do, and holds others up
         return mark
 
     def _is_confirmed(self, mark: int) -> bool:
@@ -743,9 +743,9 @@ class Primary:
         for route in self._early.values():
             self._send(route, Rejoin())
         self._early.clear()
+        self._send_outbox()  # somebody waits for it
         for parts in self._socket.received():
             self._receive(parts[0], parts[1:])
-        self._send_outbox()
         self._answer_orders()
         for link in list(self._links.values()):
             self._catch_up(link)

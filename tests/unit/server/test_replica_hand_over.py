@@ -138,6 +138,20 @@ def test_a_silent_copy_that_nobody_waits_to_lead_counts_no_more(pair):
     assert pair.primary._is_confirmed(mark)
 
 
+def test_who_keeps_the_lease_sleeps_while_copies_take_what_is_written(pair, monkeypatch):
+    """It has nothing to do then: awake it holds up the thread that waits for a confirmation. What
+    waits for a silent copy is its business at once."""
+    woken = []
+    monkeypatch.setattr(pair.primary._changed, "notify_all", lambda: woken.append(1))
+    for _ in range(10):
+        pair.answers(pair.writes())
+    assert woken == []
+
+    pair.now_s += 2 * TIMEOUT_S
+    pair.writes()
+    assert woken == [1]
+
+
 def test_a_copy_with_nothing_to_take_is_there_however_long_the_lease_is(pair):
     """It says no more than its answers to beats, which came once in a fifth of the lease: between
     them it was silent for longer than replica_timeout_s, and the next send left it out."""

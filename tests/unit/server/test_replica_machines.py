@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from zlib import crc32
 
 import pytest
+import zmq
 from msgspec import structs
 
 import hms
@@ -46,7 +47,7 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
-from hms.server.replicas.link import Group, Held, Peer, PrimarySocket, now_s
+from hms.server.replicas.link import FollowerSocket, Group, Held, Peer, PrimarySocket, now_s
 from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.server.replicas.scrubbing import Scrubbing
@@ -63,6 +64,8 @@ from hms.store.journal.format import (
 )
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment_walk import ReadUpTo
+from hms.testing.ports import free_port
+from tests.support.waiting import wait_until
 
 LOG = "ab" * 16
 MEMBERS = (Member("a", "1" * 32, 4), Member("b", "2" * 32, 7))
@@ -817,6 +820,52 @@ def test_the_address_of_a_copy_that_follows_is_kept_for_it():
     with socket.create_connection(("127.0.0.1", port), timeout=10):
         leads.close()
     held.close()
+
+
+def test_a_link_is_asked_for_what_is_there_only(monkeypatch):
+    """To be told that there is nothing costs an error, and that several system calls: a lone send
+    would pay it four times."""
+    asked = []
+    recv = zmq.Socket.recv_multipart
+
+    def counted(self, *words, **options):
+        asked.append(self)
+        return recv(self, *words, **options)
+
+    monkeypatch.setattr(zmq.Socket, "recv_multipart", counted)
+    peers = {name: Peer(name, f"tcp://127.0.0.1:{free_port()}") for name in "ab"}
+    leads = PrimarySocket(Group("n", "a", peers, 5.0, Limits()))
+    follows = FollowerSocket(Group("n", "b", peers, 5.0, Limits()), "a")
+    try:
+        follows.say("l", "b", 1, Beat(1.0))
+        wait_until(lambda: leads.wait(0.1) or leads.socket in leads._ready)
+        assert len(list(leads.received())) == 1
+        asked.clear()
+        leads.wake()
+        wait_until(lambda: leads.wait(0.1) or leads._wake in leads._ready)
+        assert list(leads.received()) == []
+        wait_until(lambda: follows.wait(0.1) or (not follows.is_lost() and follows._is_up))
+        asked.clear()
+        follows.wait(0)
+        assert not follows.is_lost()
+        assert list(follows.received()) == []
+        assert asked == []
+    finally:
+        follows.close()
+        leads.close()
+
+
+def test_a_link_that_is_lost_is_noticed_by_the_next_wait():
+    """The machine of a process that ends closes its connections."""
+    peers = {name: Peer(name, f"tcp://127.0.0.1:{free_port()}") for name in "ab"}
+    leads = PrimarySocket(Group("n", "a", peers, 5.0, Limits()))
+    follows = FollowerSocket(Group("n", "b", peers, 5.0, Limits()), "a")
+    try:
+        wait_until(lambda: follows.wait(0.1) or (not follows.is_lost() and follows._is_up))
+    finally:
+        leads.close()
+    wait_until(lambda: follows.wait(0.1) or follows.is_lost())
+    follows.close()
 
 
 @pytest.fixture
