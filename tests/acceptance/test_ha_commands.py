@@ -33,7 +33,8 @@ def etcd(tmp_path_factory):
 @contextmanager
 def machines(folder, url, *names, **keys):
     """Replicas of one node, of which the first one has the first copy; none is booted."""
-    replicas = {name: {"address": f"tcp://127.0.0.1:{free_port()}"} for name in names}
+    scrubs = {"scrub_s": 86_400}  # else it may mend what is damaged before a command finds it
+    replicas = {name: {"address": f"tcp://127.0.0.1:{free_port()}", **scrubs} for name in names}
     domain, made = {"name": f"typed{next(_groups)}-{os.getpid()}"}, []
     for name in names:
         own = folder / name
