@@ -277,15 +277,29 @@ def _record(node: Node, process: Process) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Written beside and renamed, so that no reader finds half of it."""
-    half = file.with_name(f"{file.name}.new")
-    half.unlink(missing_ok=True)
-    with _opened(half, os.O_EXCL) as opened:
-        opened.write(text)
+    """Written beside and renamed, so that no reader finds half of it.
+
+    Into the blocks of the file that an earlier process left: a full disk has no others, and a node
+    that was killed boots on one.
+    """
+    half = _beside(file)
+    if not half.exists() and file.is_file() and not file.is_symlink():
+        file.replace(half)
+    try:
+        with _opened(half, os.O_NOFOLLOW) as opened:
+            opened.write(text)
+            opened.truncate()
+    except OSError as fault:
+        raise OSError(fault.errno, fault.strerror, str(half)) from fault
     half.replace(file)
 
 
+def _beside(file: Path) -> Path:
+    return file.with_name(f".{file.name}.new")
+
+
 def _forget(node: Node, process: Process) -> Process:
-    _process_file(node).unlink(missing_ok=True)
-    _pid_file(node).unlink(missing_ok=True)
+    for file in (_process_file(node), _pid_file(node)):
+        with suppress(FileNotFoundError):
+            file.replace(_beside(file))  # the next boot writes there
     return process

@@ -1,8 +1,12 @@
 """The log's directory removed, moved, full or read-only: refused, or stopped, with the reason."""
 
 import contextlib
+import os
+import select
 import shutil
+import signal
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,6 +92,49 @@ def test_a_full_disk_refuses_sends_lets_acknowledgements_through_and_loses_nothi
             running.kill()
             running.boot(warm=True)
             assert _ids(running.address) == before
+
+
+def test_a_node_that_was_killed_or_stopped_boots_on_a_full_disk(tmp_path):
+    """Its pid file found no room: "the node did not boot: None: No space left on device"."""
+    with small_disk(tmp_path / "disk", "12m") as (seen, inside):
+        conf = tmp_path / "disk" / "hms.conf"
+        address = f"ipc://{tmp_path}/hms.sock"
+        sizes = "".join(f'{key} = "{size}"\n' for key, size in SIZES.items())
+        text = f'[node.N1]\nlisten = ["{address}"]\n{sizes}[hms.queue.orders]\n'
+        (seen / "hms.conf").write_text(text)
+
+        def run(*words):
+            command = [*inside, sys.executable, "-m", "hms.boot", *words, "--config", str(conf)]
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=250)
+            assert done.returncode == 0, done.stderr
+
+        def fill():
+            file = seen / f"filler-{os.urandom(4).hex()}"
+            with file.open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+                while filler.write(bytes(4096)):
+                    pass
+
+        def kill():
+            pid = int((seen / "var/N1/run/N1.pid").read_text())
+            handle = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGKILL)
+            select.select([handle], [], [], 60)
+            os.close(handle)
+
+        run("boot")
+        try:
+            with hms.connect(address) as conn:
+                sent = conn.session().producer(hms.Queue("orders")).send(BODY).message_id
+            kill()
+            fill()
+            run("boot")
+            assert _ids(address) == [sent]
+            run("down")
+            fill()
+            run("boot")
+            assert _ids(address) == [sent]
+        finally:
+            run("down", "--now")
 
 
 @pytest.mark.parametrize("history", [{}, {"history_bytes": 0}], ids=["history", "no history"])

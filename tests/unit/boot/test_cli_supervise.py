@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -182,6 +183,21 @@ def test_a_process_that_got_the_number_later_is_never_touched(boot):
 
     assert process.is_alive
     file.write_text(told)
+
+
+def test_a_file_that_cannot_be_written_is_named(boot, monkeypatch):
+    """It said "None: No space left on device"."""
+    monkeypatch.setattr(supervise, "_opened", _full_after_the_lock(supervise._opened))
+
+    with pytest.raises(BootFailed, match=r"N1\.pid\S*: No space left"):
+        boot(WAITS)
+
+
+def _full_after_the_lock(opened):
+    def on_full_disk(path, flags):
+        return opened(path, flags) if path.suffix == ".lock" else Path("/dev/full").open("w")
+
+    return on_full_disk
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "17", '{"pid": "x"}', '{"pid": 1, "a": 2}'])
