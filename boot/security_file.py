@@ -39,6 +39,7 @@ _HEAD = (
 )
 _END = "# end\n"
 """Half a file may say of a user all but that it is disabled."""
+_ABSENT = "; put your copy of it there, or make another one: hms config open, hms config secure"
 _SECTIONS = ("security", "user", "role", "token", "key", "authenticator")
 
 
@@ -172,6 +173,7 @@ def _read(path: Path) -> str:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as fault:
         said = "is a symbolic link" if path.is_symlink() else f"cannot be read: {fault.strerror}"
+        said += _ABSENT if isinstance(fault, FileNotFoundError) else ""
         raise SecurityFileError(report=f"{path}: {said}") from fault
     try:
         _check(path, os.fstat(handle))

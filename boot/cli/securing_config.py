@@ -103,11 +103,12 @@ def _open_network(
     is_dry: bool,
 ) -> None:
     """Of a node that is secured: add what is missing of a listener."""
+    document = load_security(security)
     told = f"{node.name} is secured by {security}"
     if network is None:
         target.say(told, said)
         return
-    network.check_user(load_security(security))
+    network.check_user(document)
     if network.listener not in node.listen:
         text = network.added_to(conf.read_text(encoding="utf-8"))
         listen = {"listen": [*node.listen, network.listener]}

@@ -371,6 +371,11 @@ class LoginRequired(TpSecurity):
         "Connect with a user and password, or with a key that the node knows; upgrade a "
         "client that is older than the logins."
     )
+    shell_text: ClassVar[str] = (
+        "Commands give no password: work as the operating system's user of an administrator "
+        "(hms user list shows os_users), or add yours with hms user alter NAME --os-user "
+        "USER, as the owner of the security file."
+    )
 
 
 class LoginBusy(TpNotReady):

@@ -87,6 +87,40 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_a_security_file_that_is_gone_is_told_with_the_way_back(run, secured):
+    """It said "is secured by" a file that was not there, and the node did not boot."""
+    secured.unlink()
+
+    said = run("config", "secure", code=1)
+    assert "HMS-1039" in said
+    assert "hms config open, hms config secure" in said
+    run("config", "open", "--yes")
+    run("config", "secure")
+    assert load_security(secured).user
+
+
+def test_who_is_no_administrator_any_more_is_told_how_to_become_one(run, secured, tmp_path):
+    """"Connect with a user and password" is nothing that a command can do."""
+    secured.unlink()
+    entry = UserEntry(password=cheap_hash(), os_users=("nobody",), roles=("admin", "security"))
+    save_security(secured, SecurityDocument(user={"boss": entry}))
+    run("boot", "--timeout", "200")
+    try:
+        said = run("queue", "list", code=1)
+        assert "HMS-1032" in said
+        assert "--os-user" in said
+        run("user", "alter", "boss", "--os-user", me())
+        wait_until(lambda: _lists(run), 60)
+    finally:
+        run("down")
+
+
+def _lists(run):
+    with suppress(AssertionError):
+        return "orders" in run("queue", "list")
+    return False
+
+
 def test_one_command_opens_a_secured_node_to_other_machines(run, tmp_path):
     """What it prints is enough to get in; a second run changes nothing."""
     run("config", "init")
