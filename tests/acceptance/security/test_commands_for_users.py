@@ -100,7 +100,7 @@ def test_a_security_file_that_is_gone_is_told_with_the_way_back(run, secured):
 
 
 def test_who_is_no_administrator_any_more_is_told_how_to_become_one(run, secured, tmp_path):
-    """"Connect with a user and password" is nothing that a command can do."""
+    """A command cannot connect "with a user and password", as the cure said."""
     secured.unlink()
     entry = UserEntry(password=cheap_hash(), os_users=("nobody",), roles=("admin", "security"))
     save_security(secured, SecurityDocument(user={"boss": entry}))
