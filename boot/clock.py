@@ -66,6 +66,11 @@ class EvenClock:
             return None
         return found if found < LATEST_NS else None
 
+    def machine_ms(self) -> int | None:
+        """What the machine's own clock says; None when it cannot be read or is past LATEST."""
+        found = self._wall()
+        return None if found is None else found // _NS_PER_MS
+
     def begin_at(self, at_ms: int) -> None:
         """The log has come so far: go on from there if that is later."""
         with self._lock:

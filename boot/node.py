@@ -192,6 +192,7 @@ class NodeProcess:
             config.alerts,
             lambda: (self._disk_free_bytes, self._disk_bytes),
             compose.clock_ms,
+            compose.clock_ms.machine_ms,
             self._parts(),
         )
 

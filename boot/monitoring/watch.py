@@ -44,9 +44,11 @@ class Watch:
         limits: Limits,
         free_bytes: Callable[[], tuple[int, int]],
         clock_ms: Callable[[], int],
+        machine_ms: Callable[[], int | None],
         parts: Parts,
     ) -> None:
-        """free_bytes: what is left of the store's disk, and of how much; clock_ms: for people."""
+        """free_bytes: what is left of the store's disk, and of how much; clock_ms: for people;
+        machine_ms: of the machine's own clock, None when that cannot be used."""
         self._broker, self._store = broker, store
         self._alerts, self._limits = alerts, limits
         self._free_bytes = free_bytes
@@ -57,6 +59,7 @@ class Watch:
             lambda: broker.shipped_ms,
             lambda: broker.around.resources,
             clock_ms,
+            machine_ms,
         )
         self._parts = PartsWatch(alerts, limits, parts, clock_ms)
         self._rest: Iterator[Place] = iter(())

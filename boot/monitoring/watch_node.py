@@ -1,6 +1,7 @@
 """What becomes an alert of the node itself: its peers, resource managers, clock and backups.
 
-clock_stepped    the wall clock moved by itself; it holds for ten minutes
+clock_stepped    the machine's clock moved by itself, also while the node was down if it went back;
+                 it holds for ten minutes
 backup_overdue   no backup for too long, counted from the boot when there was none since
 ship_lag         somebody shipped what the log sealed, and has not for too long
 """
@@ -35,14 +36,16 @@ class NodeWatch:
         shipped_ms: Callable[[], int],
         resources: Callable[[], ResourceManagers],
         clock_ms: Callable[[], int],
+        machine_ms: Callable[[], int | None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._alerts, self._limits = alerts, limits
         self._backed_up_ms, self._resources = backed_up_ms, resources
         self._shipped_ms, self._seen_ms, self._seen_at_s = shipped_ms, 0, 0.0
-        self._clock_ms, self._monotonic = clock_ms, monotonic
-        self._began_ms = clock_ms()
-        self._offset_ms = self._began_ms - monotonic() * MILLI
+        self._clock_ms, self._machine_ms, self._monotonic = clock_ms, machine_ms, monotonic
+        self._began_s = monotonic()
+        self._offset_ms: float | None = None
+        """The machine's clock less the monotonic one; not known before the first look."""
         self._stepped_s = 0.0
         self._stepped_at_s = float("-inf")
 
@@ -64,7 +67,7 @@ class NodeWatch:
         put("resource_down", down, f"{_some(down)} cannot be reached", limits.resource_down_s)
         now_ms, now_s = self._clock_ms(), self._monotonic()
         self._look_at_clock(now_ms, now_s)
-        since_s = (now_ms - max(self._backed_up_ms(), self._began_ms)) // MILLI
+        since_s = min((now_ms - self._backed_up_ms()) // MILLI, int(now_s - self._began_s))
         is_late = limits.backup_overdue_s and since_s >= limits.backup_overdue_s
         put("backup_overdue", is_late, f"no backup was begun for {since_s} s")
         self._look_at_shipping(now_s)
@@ -78,12 +81,15 @@ class NodeWatch:
         self._alerts.put("ship_lag", is_late, f"nothing was shipped for {since_s} s")
 
     def _look_at_clock(self, now_ms: int, now_s: float) -> None:
-        offset_ms = now_ms - now_s * MILLI
-        stepped_s = (offset_ms - self._offset_ms) / MILLI
-        self._offset_ms = offset_ms
-        if abs(stepped_s) > self._limits.clock_step_s:
-            self._stepped_s, self._stepped_at_s = stepped_s, now_s
-            self._began_ms += round(stepped_s * MILLI)
+        """At the machine's own clock: the node's follows a step by 1 % only, and shows none. At the
+        first look the node's time is what the log knew: a clock that went back shows there."""
+        machine_ms = self._machine_ms()
+        if machine_ms is not None:
+            before_ms = now_ms - now_s * MILLI if self._offset_ms is None else self._offset_ms
+            self._offset_ms = machine_ms - now_s * MILLI
+            stepped_s = (self._offset_ms - before_ms) / MILLI
+            if abs(stepped_s) > self._limits.clock_step_s:
+                self._stepped_s, self._stepped_at_s = stepped_s, now_s
         is_recent = now_s - self._stepped_at_s < STEP_SHOWN_S
         text = f"the clock went {abs(self._stepped_s):.1f} s {_way(self._stepped_s)}"
         self._alerts.put("clock_stepped", is_recent, text)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hms.boot.clock import EvenClock
 from hms.boot.monitoring.watch_node import STEP_SHOWN_S, NodeWatch
 from hms.boot.sections import Alerts as Limits
 from hms.engine.xa.branch import BranchState
@@ -19,19 +20,21 @@ class Rig:
         self.resources = {}
         self.branches = []
         self.peers = {}
-        self.alerts = Alerts(self.clock_ms, lambda: self.now_s)
+        self.clock = EvenClock(self.machine_ns, lambda: round(self.now_s * 1e9))
+        self.alerts = Alerts(self.clock, lambda: self.now_s)
         self.watch = NodeWatch(
             self.alerts,
             Limits(),
             lambda: self.backed_up_ms,
             lambda: self.shipped_ms,
             lambda: SimpleNamespace(describe=lambda: self.resources),
-            self.clock_ms,
+            self.clock,
+            self.clock.machine_ms,
             lambda: self.now_s,
         )
 
-    def clock_ms(self):
-        return self.ahead_ms + round(self.now_s * 1000)
+    def machine_ns(self):
+        return (self.ahead_ms + round(self.now_s * 1000)) * 1_000_000
 
     def look(self, later_s=1.0):
         """What is wrong so much later, by name."""
@@ -93,13 +96,29 @@ def test_a_clock_that_steps_is_told_for_ten_minutes(rig, step_s, way):
     assert rig.look() == {}
 
 
+def test_a_clock_that_went_back_while_the_node_was_down_is_told():
+    """The log knew a later time, which the node goes on from; it said "ahead"."""
+    rig = Rig()
+    rig.clock.begin_at(rig.clock() + 7_200_000)
+    assert rig.look() == {"clock_stepped": "the clock went 7200.0 s back"}
+    assert rig.look(STEP_SHOWN_S) == {}
+
+
+def test_a_clock_that_cannot_be_read_has_not_stepped(rig):
+    """A machine past 2262 has none; the next look compares with the one before."""
+    before, rig.ahead_ms = rig.ahead_ms, 1 << 60
+    assert rig.look() == {}
+    rig.ahead_ms = before
+    assert rig.look() == {}
+
+
 def test_a_backup_that_is_overdue_is_told_until_one_is_begun(rig):
     """Also when there was none since the boot; a step of the clock does not make it late."""
     rig.ahead_ms += 100_000_000
     assert rig.look().keys() == {"clock_stepped"}
     assert rig.look(93_000) == {}
     assert rig.look(700).keys() == {"backup_overdue"}
-    rig.backed_up_ms = rig.clock_ms()
+    rig.backed_up_ms = rig.clock()
     assert rig.look() == {}
     assert rig.look(93_601).keys() == {"backup_overdue"}
 
@@ -107,8 +126,8 @@ def test_a_backup_that_is_overdue_is_told_until_one_is_begun(rig):
 def test_shipping_that_falls_behind_is_told_until_it_goes_on(rig):
     """Whoever never shipped is not missed."""
     assert rig.look(1000) == {}
-    rig.shipped_ms = rig.clock_ms()
+    rig.shipped_ms = rig.clock()
     assert rig.look() == {}
     assert rig.look(300) == {"ship_lag": "nothing was shipped for 300 s"}
-    rig.shipped_ms = rig.clock_ms()
+    rig.shipped_ms = rig.clock()
     assert rig.look() == {}
