@@ -46,6 +46,14 @@ def emptied(running):
 
 
 @pytest.fixture(scope="module")
+def cold_boots():
+    """Nodes of the module are started by themselves, not forked: it looks into their processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HMS_COLD_BOOTS", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
 def both():
     """Two databases with accounts, for all tests of the module."""
     with bank() as opened:

@@ -14,7 +14,7 @@ from cut_wire import cut_wire
 
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
-from tests.acceptance.ha_rig import WAIT_S, connect, ended, hms_command
+from tests.acceptance.ha_rig import WAIT_S, begin_copies, connect, ended
 from tests.acceptance.pair_rig import arbiter
 from tests.support.waiting import wait_until
 
@@ -134,8 +134,7 @@ class Copies:
         self.wires = {
             name: stack.enter_context(cut_wire(one.address)) for name, one in self.nodes.items()
         }
-        code, said = hms_command(self.nodes["a"], "replica", "init")
-        assert code == 0, said
+        begin_copies(self.nodes["a"])
 
     @property
     def addresses(self):

@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 
 import hms
+from tests.support.warm_nodes import run_command
 
 WAIT_S = 60
 QUEUES = {"queue": {"orders": {}, "held": {}}}
@@ -80,6 +81,12 @@ def hms_command(one, *words):
     command = [sys.executable, "-m", "hms.boot", *words, "--config", str(one.config_file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     return done.returncode, done.stdout + done.stderr
+
+
+def begin_copies(first):
+    """Say hms replica init at the machine whose copy is the first, before any is booted."""
+    done = run_command("replica", "init", "--config", str(first.config_file), timeout_s=WAIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @contextmanager

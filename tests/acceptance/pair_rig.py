@@ -10,7 +10,7 @@ from hms.history.events import COLUMNS
 from hms.history.scope import Scope
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
-from tests.acceptance.ha_rig import QUEUES, WAIT_S, connect, ended, hms_command
+from tests.acceptance.ha_rig import QUEUES, WAIT_S, begin_copies, connect, ended
 from tests.support.etcd import Etcd
 from tests.support.waiting import wait_until
 
@@ -79,8 +79,7 @@ def pair(folder, decided_by, scrub_s=60, **config):
     replicas = {name: {"address": f"tcp://127.0.0.1:{free_port()}", **scrubs} for name in "ab"}
     domain = {"name": f"pair{next(_pairs)}-{os.getpid()}"}
     made = Pair(folder, decided_by, {"hms": QUEUES, "domain": domain, "replica": replicas} | config)
-    code, said = hms_command(made.a, "replica", "init")
-    assert code == 0, said
+    begin_copies(made.a)
     with ended(made.machines):
         yield made
 

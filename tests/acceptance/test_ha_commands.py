@@ -10,7 +10,7 @@ import pytest
 
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
-from tests.acceptance.ha_rig import QUEUES, WAIT_S, connect, ended, hms_command
+from tests.acceptance.ha_rig import QUEUES, WAIT_S, begin_copies, connect, ended, hms_command
 from tests.support.etcd import Etcd
 from tests.support.postgres import postgres_server
 from tests.support.slapd import Authority
@@ -47,8 +47,7 @@ def machines(folder, url, *names, **keys):
             "replica": replicas,
         }
         made.append(TestNode(own, own / "store", config, (), (), ()))
-    code, said = hms_command(made[0], "replica", "init")
-    assert code == 0, said
+    begin_copies(made[0])
     with ended(made):
         yield made
 
@@ -151,6 +150,7 @@ def test_a_switchover_that_reaches_a_candidate_is_answered(tmp_path, etcd):
             wait_until(lambda: members() == 3, WAIT_S)
         b.pause()
         a.kill()
+        wait_until(lambda: "c leads node1 from epoch 2" in c.log, WAIT_S)  # it has the lease
 
         def refused(one, why):
             code, said = hms_command(one, "switchover", "--timeout", "5")

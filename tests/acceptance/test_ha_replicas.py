@@ -25,7 +25,16 @@ from hms.server.links.keys import make_key_file
 from hms.store.journal.format import FORMATS
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
-from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, ended, hms_command
+from tests.acceptance.ha_rig import (
+    QUEUES,
+    WAIT_S,
+    Sender,
+    begin_copies,
+    bodies,
+    connect,
+    ended,
+    hms_command,
+)
 from tests.acceptance.test_clock_steps import HOUR, WallClock, waiting
 from tests.support.etcd import Etcd
 from tests.support.postgres import postgres_server
@@ -90,8 +99,7 @@ def machines(folder, arbiter, *names, has_keys=False, **keys):
             "replica": replicas,
         }
         made.append(TestNode(own, own / "store", config, (), (), ()))
-    code, said = hms_command(made[0], "replica", "init")
-    assert code == 0, said
+    begin_copies(made[0])
     with ended(made):
         yield made
 

@@ -1,5 +1,6 @@
 """A node that is forked for a test lives and ends as one that is started by itself."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,14 +9,16 @@ import pytest
 import hms
 from hms.testing import node
 from hms.testing import nodes as booting
-from tests.support.warm_nodes import Forked, warm_nodes
+from tests.support.secured import document, secured_node
+from tests.support.warm_nodes import Forked, run_command, warm_nodes
 
 CONFIG = {"hms": {"queue": {"orders": {}}}}
 
 
 @pytest.fixture(autouse=True)
-def _warm():
+def _warm(monkeypatch):
     """Also where HMS_COLD_BOOTS is set."""
+    monkeypatch.delenv("HMS_COLD_BOOTS", raising=False)
     with warm_nodes():
         yield
 
@@ -50,12 +53,39 @@ def test_why_it_does_not_boot_is_told(tmp_path):
 
 
 def test_what_counts_when_a_process_starts_has_one_started(tmp_path, monkeypatch):
-    """A variable of the allocator, another program, or a node that keeps its memory private."""
+    """Another program, or a variable of the allocator; and a test that wants it has it."""
     with node(config=CONFIG, command_prefix=["env"]) as started:
         assert isinstance(started._process, subprocess.Popen)
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    for name in ("MALLOC_ARENA_MAX", "HMS_COLD_BOOTS"):
+        with monkeypatch.context() as patch, node(config=CONFIG) as started:
+            assert isinstance(started._process, Forked)
+            started.kill()
+            patch.setenv(name, "1")
+            started.boot()
+            assert isinstance(started._process, subprocess.Popen)
+
+
+def test_a_secured_one_keeps_its_memory_private(tmp_path):
+    """As one that is started by itself."""
+    with secured_node(tmp_path, document(u=[])) as started:
+        assert isinstance(started._process, Forked)
+        limits = Path(f"/proc/{started.pid}/limits").read_text()
+        assert re.search(r"Max core file size +0 +0 ", limits)
+
+
+@pytest.mark.parametrize("words", [["queue", "list"], ["queue", "show", "none"], ["queue", "nix"]])
+def test_a_command_says_and_ends_as_one_that_is_started_by_itself(words, monkeypatch):
+    """What it prints, where, and its exit code."""
     with node(config=CONFIG) as started:
-        assert isinstance(started._process, subprocess.Popen)
+        line = words if "nix" in words else [*words, "--connect", started.address]
+        forked = run_command(*line, timeout_s=60)
+        monkeypatch.setenv("HMS_COLD_BOOTS", "1")
+        own = run_command(*line, timeout_s=60)
+    assert (forked.returncode, forked.stdout, forked.stderr) == (
+        own.returncode,
+        own.stdout,
+        own.stderr,
+    )
 
 
 def test_who_forks_is_replaced_when_it_is_of_no_use(monkeypatch):

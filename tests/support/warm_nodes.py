@@ -1,13 +1,16 @@
 """Nodes that are forked from a process which has loaded their modules already: a run of all tests
-boots some hundreds, and most of that time Python would load the same modules.
+boots some hundreds, and most of that time Python would load the same modules. So are commands, for
+tests that say some and are about what these do.
 
 What runs is hms.boot.node, in a process of its own, with the arguments, variables, descriptors and
-the session that it has otherwise. A node under another program, one that is secured, and one whose
-variables a Python reads when it starts are started as ever; with HMS_COLD_BOOTS=1 each of them is.
+the session that it has otherwise. A node under another program and one whose variables a Python
+reads when it starts are started as ever; with HMS_COLD_BOOTS=1 each of them is, also when a test
+sets it: what is in a process from its start, as its environment, is that of who forked it.
 """
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import random
@@ -16,16 +19,22 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
 
 NODE = [sys.executable, "-P", "-m", "hms.boot.node"]
+COMMAND = [sys.executable, "-m", "hms.boot"]
 AT_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "HMS_PURE", "TZ", "LANG", "LC_")
 """Variables that count when a process starts, or when it loads its modules."""
+LATER = ("hms.boot.replicating", "hms.boot.cli.replicas", "etcd3gw", "argon2")
+"""What a node or a command loads when it needs it; the last two are extras."""
+COLD = "HMS_COLD_BOOTS"
 READY_FD = 3
 READ_BYTES = 1 << 20
+_forkers = []
 
 
 class Forked:
@@ -81,10 +90,18 @@ class Warm:
 
     def boot(self, arguments, options):
         """A node; options: of subprocess.Popen."""
+        return self._fork(
+            {"node": arguments}, options["env"], options["stdout"].fileno(), *options["pass_fds"]
+        )
+
+    def say(self, words, out, err):
+        """A command that writes into these files."""
+        return self._fork({"command": words}, dict(os.environ), out.fileno(), err.fileno())
+
+    def _fork(self, what, env, *descriptors):
         end, told = os.pipe()
         try:
-            said = {"arguments": arguments, "env": options["env"], "cwd": str(Path.cwd())}
-            pid = self.ask(said, options["stdout"].fileno(), *options["pass_fds"], told)
+            pid = self.ask({**what, "env": env, "cwd": str(Path.cwd())}, *descriptors, told)
         finally:
             os.close(told)
         return Forked(self, pid, end)
@@ -112,26 +129,57 @@ def warm_nodes():
 
     plain, env, made, lock = nodes.subprocess, nodes._environment(), [], threading.Lock()
 
-    def popen(command, **options):
-        if command[: len(NODE)] != NODE or _must_be_cold(command, options["env"], env):
-            return subprocess.Popen(command, **options)
+    def forker(wanted):
+        if _must_be_cold(wanted, env):
+            return None
         with lock:
             if not made or not made[-1].is_usable:
                 made.append(Warm(env))
-        return made[-1].boot(command[len(NODE) :], options)
+            return made[-1]
+
+    def popen(command, **options):
+        warm = forker(options["env"]) if command[: len(NODE)] == NODE else None
+        if warm is None:
+            return subprocess.Popen(command, **options)
+        return warm.boot(command[len(NODE) :], options)
 
     nodes.subprocess = SimpleNamespace(Popen=popen, DEVNULL=plain.DEVNULL)
+    _forkers.append(forker)
     try:
         yield
     finally:
+        _forkers.remove(forker)
         nodes.subprocess = plain
         for one in made:
             one.close()
 
 
-def _must_be_cold(command, env, begun_with):
-    config = Path(command[command.index("--config") + 1])
-    return _at_start(env) != _at_start(begun_with) or "security" in config.read_text()
+def run_command(*words, timeout_s):
+    """What `hms` says to these words, as subprocess.run tells it; TimeoutExpired."""
+    warm = _forkers[-1](nodes_environment()) if _forkers else None
+    if warm is None:
+        line = [*COMMAND, *words]
+        return subprocess.run(line, capture_output=True, text=True, timeout=timeout_s, check=False)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        ended = warm.say(words, out, err)
+        try:
+            code = ended.wait(timeout_s)
+        finally:
+            ended.kill()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess([*COMMAND, *words], code, out.read(), err.read())
+
+
+def nodes_environment():
+    """As a node of this process has it."""
+    from hms.testing import nodes
+
+    return nodes._environment()
+
+
+def _must_be_cold(env, begun_with):
+    return COLD in env or _at_start(env) != _at_start(begun_with)
 
 
 def _at_start(env):
@@ -139,9 +187,12 @@ def _at_start(env):
 
 
 def main(door):
-    """Fork a node for each word, and tell of each that ends."""
-    from hms.boot import node
+    """Fork a node or a command for each word, and tell of each that ends."""
+    from hms.boot import cli, node
 
+    for name in LATER:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()
     ends, poll = {}, select.poll()
@@ -160,7 +211,7 @@ def main(door):
             if "reap" in asked:
                 os.waitpid(pid, 0)
             elif pid == 0:
-                _become(node, asked, descriptors)
+                _become(node.main, cli.main, asked, descriptors)
             else:
                 *its_own, told = descriptors
                 for one in its_own:
@@ -181,31 +232,40 @@ def _tell(ended, pid, told):
     os.close(ended)
 
 
-def _become(node, asked, descriptors):
-    """Be that node, as python -m hms.boot.node is."""
+def _become(node, command, asked, descriptors):
+    """Be that node, as python -m hms.boot.node is, or that command."""
     code = 1
     try:
-        log, ready, _ = descriptors
+        out, other, _ = descriptors
         os.setsid()
         os.chdir(asked["cwd"])
         os.environ.clear()
         os.environ.update(asked["env"])
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for number, own in enumerate((nothing, log, log)):
-            os.dup2(own, number)
-        if ready != READY_FD:
-            os.dup2(ready, READY_FD)
-        os.closerange(READY_FD + 1, 1 << 20)
-        arguments = asked["arguments"]
-        arguments[arguments.index("--ready-fd") + 1] = str(READY_FD)
         random.seed()
-        code = node.main(arguments)
-        sys.stderr.flush()
+        if "node" in asked:
+            _take(nothing, out, out, other)
+            arguments = asked["node"]
+            arguments[arguments.index("--ready-fd") + 1] = str(READY_FD)
+            code = node(arguments)
+        else:
+            _take(nothing, out, other)
+            command(asked["command"], "python -m hms.boot")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001 - as the interpreter does at the end of a program
         traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(code)
+
+
+def _take(*descriptors):
+    """These are 0, 1, 2 and so on, and nothing else is open."""
+    for number, own in enumerate(descriptors):
+        if own != number:
+            os.dup2(own, number)
+    os.closerange(len(descriptors), 1 << 20)
 
 
 if __name__ == "__main__":

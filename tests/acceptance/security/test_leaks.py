@@ -22,6 +22,7 @@ from hms.wire import structures as wire
 from tests.support.secured import document, secured_node
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("cold_boots")
 REPLACE = msgspec.structs.replace
 
 
