@@ -403,7 +403,7 @@ def needs_of(producer: Producer) -> list[Need]:
 def _reaches(login: Login, action: Action, pattern: Pattern | None, said: str) -> bool:
     if pattern is None:
         return login.rights.allows(action, "topic", said)
-    return login.rights.reaches(action, pattern)
+    return login.reaches(action, pattern)
 
 
 def _place_of(plan: Plan) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from hms.engine.security import Policy, Rights
+from hms.engine.topic import Pattern
 from hms.server.logins.authenticators import Identity
 from hms.server.logins.callers import UNMAPPED_UID, Caller
 from hms.server.logins.security_document import SecurityDocument, UserEntry, limits_of, role_of
@@ -40,6 +41,15 @@ class Login(msgspec.Struct, frozen=True):
     authenticator: str = ""
     identity: Identity | None = None
     """Of a user that is not in the security file: who says so, and what."""
+    is_whole: bool = True
+    """Whether all roles of the user are active."""
+
+    def reaches(self, action: Action, pattern: Pattern) -> bool:
+        """Whether it may subscribe with a pattern. Publications are withheld by what the user may,
+        so one that has not all of its roles here has to have a right to all that it matches."""
+        if self.is_whole or not pattern.is_wildcard:
+            return self.rights.reaches(action, pattern)
+        return self.rights.covers_all(action, pattern)
 
     @property
     def authority(self) -> str:
@@ -130,10 +140,8 @@ class Identities:
             refused = f"no role allows to connect to listener {caller.listener}"
         if refused:
             return None, refused
-        return (
-            Login(name, mechanism, roles, rights, caller, ends_ms, narrowed, user.generation),
-            "",
-        )
+        made = Login(name, mechanism, roles, rights, caller, ends_ms, narrowed, user.generation)
+        return msgspec.structs.replace(made, is_whole=set(roles) == set(user.roles)), ""
 
     def _has_both(self, name: str, mechanism: str, caller: Caller) -> bool:
         return mechanism in ("PASSWORD", "TOKEN") and self.of_transport(caller)[1] == name
@@ -172,6 +180,7 @@ class Identities:
             found.expires_ms,
             authenticator=authenticator,
             identity=found,
+            is_whole=set(roles) == set(found.roles),
         ), ""
 
     def forget_outside(self, name: str, roles: tuple[str, ...] = ()) -> None:

@@ -168,7 +168,7 @@ class LiveChanges:
 
 def _is_granted(login: Login, place: Subscription) -> bool:
     is_temporary = place.topic.name.startswith(TEMPORARY)
-    return is_temporary or login.rights.reaches(Action.SUBSCRIBE, place.pattern)
+    return is_temporary or login.reaches(Action.SUBSCRIBE, place.pattern)
 
 
 def _renewed(identities: Identities, login: Login, now_ms: int) -> Login | None:
