@@ -1,5 +1,7 @@
 """The XA behaviours, one by one, over every resource manager that HMS has an adapter for."""
 
+import contextlib
+
 import pytest
 
 from hms.testing import node
@@ -8,9 +10,12 @@ from hms.wire.xid import Xid
 from tests.support.mariadb import mariadb_server
 from tests.support.postgres import postgres_server
 from tests.support.xa_benches import HmsBench, MariaDBBench, PostgreSQLBench
-from tpmon.xa.behaviour_bench import worked
+from tpmon.xa.behaviour_bench import prepared, worked
 from tpmon.xa.conformance import ABILITIES, BEHAVIOURS
 from tpmon.xa.resource import scan
+
+ENDED = 40
+"""One in ten was still there."""
 
 
 @pytest.fixture(scope="module")
@@ -60,4 +65,20 @@ def test_mariadb_takes_xids_that_differ_in_the_format_id_alone_for_one(mariadb):
     assert rm.xa_start(second) == XAER_DUPID
     assert set(scan(bench.open())) == {first}
     assert rm.xa_rollback(first) == XA_OK
+    bench.close()
+
+
+def test_a_session_of_mariadb_has_ended_when_its_branch_was_let_go(mariadb):
+    """While it ends, a commit by another one says OK and does nothing."""
+    bench = MariaDBBench(mariadb)
+    rm, other = bench.open(), bench.open()
+    there = "SELECT 1 FROM information_schema.processlist WHERE id = %s"
+    with contextlib.closing(mariadb.connect()) as looking, looking.cursor() as cursor:
+        for _ in range(ENDED):
+            xid, mark = prepared(bench, rm)
+            number = rm._branches[xid].session.thread_id()
+            rm.detach(xid)
+            assert cursor.execute(there, (number,)) == 0
+            assert other.xa_commit(xid) == XA_OK
+            assert mark in bench.marks()
     bench.close()

@@ -10,6 +10,8 @@ does not compare it: two xids that differ in nothing else are one to it (XAER_DU
 """
 
 import contextlib
+import threading
+import time
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -32,6 +34,8 @@ from tpmon.xa.driver_packages import import_driver
 __all__ = ["MariaDB"]
 
 CONNECT_TIMEOUT_S = 10
+END_TIMEOUT_S, END_PAUSE_S = 10, 0.001
+_IS_THERE = "SELECT 1 FROM information_schema.processlist WHERE id = %s"
 _NOTA, _DUPID, _INVAL, _WRONG_STATE, _ROLLED_BACK = 1397, 1440, 1398, 1399, 1402
 _CODES = {
     _NOTA: XAER_NOTA,
@@ -87,9 +91,20 @@ class MariaDB:
             return "" if cursor.fetchall() else "no storage engine of it supports XA"
 
     def close(self, session: Any) -> None:
-        """End a session; what it prepared stays prepared."""
+        """End a session; what it prepared stays prepared, and is free when this returns."""
+        number = session.thread_id() if getattr(session, "hms_is_dirty", False) else 0
         with contextlib.suppress(self._driver.Error, OSError):
             session.close()
+            if number:
+                self._await_end(number)
+
+    def _await_end(self, number: int) -> None:
+        """Wait until the server lists a session no more. While it ends, a commit of what it has
+        prepared says OK and does nothing; the branch is not listed then until the server boots."""
+        until_s, pause = time.monotonic() + END_TIMEOUT_S, threading.Event()
+        with contextlib.closing(self.connect()) as looking, looking.cursor() as cursor:
+            while cursor.execute(_IS_THERE, (number,)) and time.monotonic() < until_s:
+                pause.wait(END_PAUSE_S)
 
     def is_clean(self, session: Any) -> bool:
         """Whether it lives; a branch is never left open in a session that is given back."""

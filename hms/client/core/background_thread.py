@@ -14,6 +14,7 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
+from hms.client.core.connection_lock import ConnectionLock
 from hms.client.core.heartbeat import Heartbeat
 from hms.client.core.link import Link, State
 from hms.client.core.operations import Mark
@@ -36,7 +37,7 @@ def _called(call: Callable[[], object]) -> None:
 class _Driver(Protocol):
     """Whose thread it is. lock: taken anew each time, as a fork replaces it."""
 
-    lock: threading.Lock
+    lock: ConnectionLock
     link: Link
     loop: TransportLoop
 

@@ -17,6 +17,8 @@ from typing import Protocol
 
 import msgspec
 
+from hms.client.core.connection_lock import ConnectionLock, take_back
+
 AWAY_S = 0.005
 """So long after somebody read the background thread stays away from the socket, when those who wait
 follow close on one another: it would be woken for each frame that comes between two waits."""
@@ -55,7 +57,7 @@ class SocketWait:
     """See the module. lock: the connection's, held around every call; take_in: reads the socket and
     returns whether anything can be polled; deputy: reads while none of those who wait does."""
 
-    def __init__(self, lock: threading.Lock, take_in: Callable[[], bool], deputy: Deputy) -> None:
+    def __init__(self, lock: ConnectionLock, take_in: Callable[[], bool], deputy: Deputy) -> None:
         self._lock = lock
         self._take_in = take_in
         self._deputy = deputy
@@ -139,11 +141,11 @@ class SocketWait:
         os.close(self._wake_fd)  # not before: a thread may still poll it
 
     def _sleep(self, me: _Sleeper, left_s: float) -> None:
-        self._lock.release()
         try:
+            self._lock.release()
             me.sleep(left_s)
         finally:
-            self._lock.acquire()
+            take_back(self._lock)
 
     def _read(self, me: _Sleeper, left_s: float) -> None:
         self.reader = me
@@ -152,16 +154,18 @@ class SocketWait:
                 if self._deputy.is_reader:
                     self._deputy.step_aside()
                 self.is_polling = True
-                self._lock.release()
                 ready: list[tuple[int, int]] = []
                 try:
+                    self._lock.release()
                     ready = self._poll.poll(min(left_s * 1000, 3_600_000))
                 finally:
-                    self._lock.acquire()
-                    is_rung = bool(ready) and ready[0][0] == self._wake_fd  # the first one
-                    if is_rung or not self.is_polling:  # somebody woke us
-                        os.eventfd_read(self._wake_fd)
-                    self.is_polling = False
+                    try:
+                        take_back(self._lock)
+                    finally:
+                        is_rung = bool(ready) and ready[0][0] == self._wake_fd  # the first one
+                        if is_rung or not self.is_polling:  # somebody woke us
+                            os.eventfd_read(self._wake_fd)
+                        self.is_polling = False
                 self._take_in()
         finally:
             self.reader = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hms.client.core.background_thread import BackgroundThread
+from hms.client.core.connection_lock import ConnectionLock, make_lock, take_back
 from hms.client.core.connection_options import Options
 from hms.client.core.fork_detection import forbid_in_child
 from hms.client.core.link import Link
@@ -31,7 +32,7 @@ class ThreadDriver:
         main: "ThreadDriver | None" = None,
     ) -> None:
         self.link, self._options, self._main = link, options, main
-        self.lock: threading.Lock = threading.Lock() if main is None else main.lock
+        self.lock: ConnectionLock = make_lock() if main is None else main.lock
         self._side: ThreadDriver | None = None
         self.loop = loop = TransportLoop(link, addresses, options, self)
         self._background = BackgroundThread(self)
@@ -67,11 +68,11 @@ class ThreadDriver:
                 self.flush()
 
     def _call(self, step: Outside) -> object:
-        self.lock.release()
         try:
+            self.lock.release()
             return step.call()
         finally:
-            self.lock.acquire()
+            take_back(self.lock)
 
     # ---- lock held
 

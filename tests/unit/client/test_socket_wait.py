@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from hms.client.core.connection_lock import make_lock
 from hms.client.core.socket_wait import SocketWait
 
 WAIT_S = 60
@@ -17,7 +18,7 @@ class Scene:
     """A wait over a pipe; nothing ever comes through it unless the test writes."""
 
     def __init__(self):
-        self.lock, self.taken = threading.Lock(), 0
+        self.lock, self.taken = make_lock(), 0
         self.read_fd, self.write_fd = os.pipe()
         self.wait = SocketWait(self.lock, self._take_in, self)
         self.wait.watch(self.read_fd)
@@ -177,3 +178,46 @@ def test_a_reader_that_leaves_wakes_one_when_the_background_thread_is_busy(answe
 
     assert not any(thread.is_alive() for thread in threads)
     assert answers.wait.woken_count == 2
+
+
+class _CtrlC(Exception):  # noqa: N818
+    """What a signal handler raises."""
+
+
+def test_ctrl_c_while_another_thread_has_the_lock_leaves_it_there(scene):
+    """It was raised out of the lock that the waiting thread took back: that went on without it, and
+    gave the other thread's away in the middle of its work."""
+    came, errors, pause = threading.Event(), [], threading.Event()
+    me = threading.get_ident()
+
+    def interrupted(*_):
+        came.set()
+        raise _CtrlC
+
+    def work():
+        try:
+            while not scene.wait.is_polling:
+                pause.wait(0.001)
+            with scene.lock:
+                os.write(scene.write_fd, b"x")  # the reader wakes up, and wants the lock
+                pause.wait(0.05)
+                signal.pthread_kill(me, signal.SIGUSR1)
+                assert came.wait(WAIT_S)
+                pause.wait(0.05)
+        except BaseException as fault:
+            errors.append(fault)
+            raise
+
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    try:
+        other = threading.Thread(target=work, daemon=True)
+        other.start()
+        with pytest.raises(_CtrlC):
+            scene.wait_for()
+        other.join(WAIT_S)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not other.is_alive()
+    assert errors == []
+    with scene.lock:
+        assert scene.wait.reader is None
