@@ -88,6 +88,9 @@ class Carrier(Protocol):
     def addresses(self) -> Sequence[str]:
         """Where the node is looked for."""
 
+    followed: NotPrimary | None
+    """What a replica that follows has said last."""
+
     @property
     def is_refused(self) -> bool:
         """Whether nothing listens at any of the addresses."""
@@ -175,8 +178,8 @@ class Requests:
         reason = f"no answer within {self._connect_timeout_s:g} s"
         if self.driver.loop.is_refused:
             reason = "nothing listens there"
-        elif isinstance(self.link.error, NotPrimary):
-            reason = str(self.link.error)
+        elif self.driver.loop.followed is not None:  # it has named a machine that does not answer
+            reason = str(self.driver.loop.followed)
         return ConnectionRefused(
             address=", ".join(self.driver.loop.addresses),
             reason=reason,

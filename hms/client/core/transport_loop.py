@@ -121,6 +121,8 @@ class TransportLoop:
             link.on_part = self._part
         self._ended: LoginExpired | None = None
         """How the node ended the login, until there is another one."""
+        self.followed: NotPrimary | None = None
+        """What a replica that follows has said last."""
 
     # ---- lock held
 
@@ -275,6 +277,7 @@ class TransportLoop:
         that is over is not followed."""
         if not isinstance(error, NotPrimary) or self._is_server:
             return
+        self.followed = error
         if int(error.fields.get("epoch") or 0) < self.link.epoch_seen:
             return
         addresses = str(error.fields["addresses"]).split()

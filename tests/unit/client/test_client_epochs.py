@@ -1,6 +1,8 @@
 """Copies of a log lead one after the other, each in an epoch of its own: what a client makes of it
 (H10, H19)."""
 
+from types import SimpleNamespace
+
 import pytest
 from client_link import LOST, sent, up
 
@@ -8,6 +10,7 @@ import hms
 from hms.client.core.connection_options import Options
 from hms.client.core.link import Link, State
 from hms.client.core.reconnection import Attempts
+from hms.client.core.requests import Requests
 from hms.client.core.transport_loop import TransportLoop
 from hms.client.pending_sends import PendingSend, SendOptions
 from hms.client.send_buffer import Sender
@@ -135,6 +138,22 @@ def test_who_was_connected_goes_to_replicas_that_the_node_told_only(is_first):
     loop.lost(hms.NotPrimary(**told, addresses="tcp://c:1"))
 
     assert loop.attempts.address == ("tcp://c:1" if is_first else "tcp://b:1")
+
+
+def test_a_replica_that_waits_for_another_one_is_told_when_no_one_leads():
+    """It said "no answer within 10 s. Boot the node" of a machine that runs and had answered."""
+    link = Link(Hello(1))
+    loop = TransportLoop(link, ["tcp://b:1"], Options(), Shell())
+    quiet = SimpleNamespace(begin=lambda: None, stop=lambda *_: None)
+    opening = Requests(SimpleNamespace(link=link, loop=loop, **vars(quiet)), Options()).opening()
+    next(opening)
+    told = {"replica": "b", "node": "N", "primary": "a", "epoch": 3}
+
+    loop.lost(hms.NotPrimary(**told, addresses="tcp://a:1"))
+    loop.lost("nothing listens at a")
+
+    with pytest.raises(hms.ConnectionRefused, match="replica b of node N follows: a leads"):
+        next(opening)
 
 
 @pytest.mark.parametrize(("epoch", "where"), [(2, "tcp://b:1"), (3, "tcp://c:1")])
