@@ -40,7 +40,9 @@ def make_lock() -> ConnectionLock:
 
 
 def take_back(lock: ConnectionLock) -> None:
-    """Have the lock, also when it was not given away yet; what interrupted that is raised then."""
+    """Have the lock, also when it was not given away yet; what interrupted that is raised then.
+    Called when the first try was interrupted: a call for each wait would be time for each message.
+    """
     fault: BaseException | None = None
     while not lock._is_owned():  # noqa: SLF001 - what Condition asks as well
         try:

@@ -145,7 +145,12 @@ class SocketWait:
             self._lock.release()
             me.sleep(left_s)
         finally:
-            take_back(self._lock)
+            try:
+                if not self._lock._is_owned():  # noqa: SLF001 - as take_back() asks
+                    self._lock.acquire()
+            except BaseException:
+                take_back(self._lock)
+                raise
 
     def _read(self, me: _Sleeper, left_s: float) -> None:
         self.reader = me
@@ -160,7 +165,11 @@ class SocketWait:
                     ready = self._poll.poll(min(left_s * 1000, 3_600_000))
                 finally:
                     try:
+                        if not self._lock._is_owned():  # noqa: SLF001 - as take_back() asks
+                            self._lock.acquire()
+                    except BaseException:
                         take_back(self._lock)
+                        raise
                     finally:
                         is_rung = bool(ready) and ready[0][0] == self._wake_fd  # the first one
                         if is_rung or not self.is_polling:  # somebody woke us

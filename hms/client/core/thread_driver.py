@@ -72,7 +72,12 @@ class ThreadDriver:
             self.lock.release()
             return step.call()
         finally:
-            take_back(self.lock)
+            try:
+                if not self.lock._is_owned():  # noqa: SLF001 - as take_back() asks
+                    self.lock.acquire()
+            except BaseException:
+                take_back(self.lock)
+                raise
 
     # ---- lock held
 
