@@ -148,9 +148,15 @@ def test_the_best_copy_of_three_is_taken_where_none_is_named(three):
     """One that has everything; none does where each says why not."""
     leader, other = three.leader, next(one for one in three.nodes if one != three.leader)
     assert three.nodes[other].stop() == 0
-    code, said = hms_command(three.nodes[leader], "switchover")
     third = next(one for one in three.nodes if one not in (leader, other))
-    assert (code, three.leader) == (0, third), said
+
+    def moves():
+        """On a busy machine the one that leads may be granted the next epoch again."""
+        code, said = hms_command(three.nodes[leader], "switchover")
+        assert code == (three.leader != third), said
+        return code == 0
+
+    wait_until(moves, 2 * WAIT_S)
 
     wait_until(lambda: third in three.said()["members"], WAIT_S)
     three.nodes[leader].kill()
