@@ -216,6 +216,8 @@ class PreallocatedSegment:
         self._failed_at = self._disk.monotonic()
         self.is_out_of_space = error.errno in _NO_SPACE
         self.refusal = error.strerror or str(error)
+        if self.is_out_of_space and not isinstance(error, LimitReachedError):
+            self.refusal += f" for a file of the log, which takes {self._size} bytes"
 
     def _refused(self, error: OSError) -> None:
         self._note(error)
