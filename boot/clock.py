@@ -73,6 +73,7 @@ class EvenClock:
 
     def begin_at(self, at_ms: int) -> None:
         """The log has come so far: go on from there if that is later."""
+        self()  # a standby's process may have begun days ago: that has passed already
         with self._lock:
             self._now_ns = max(self._now_ns, at_ms * _NS_PER_MS)
 

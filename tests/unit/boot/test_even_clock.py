@@ -67,6 +67,15 @@ def test_it_begins_where_the_log_ends_and_goes_on_from_there():
     assert machine.clock() > ends_ms
 
 
+def test_what_passed_before_the_log_was_read_is_not_counted_again():
+    """A process that stands by, or reads a long log: each delay was over that much too early."""
+    machine = Machine()
+    machine.wait(3600 * S)
+    ends_ms = machine.wall // 1_000_000 - 500
+    machine.clock.begin_at(ends_ms)
+    assert machine.clock() == machine.wall // 1_000_000
+
+
 @pytest.mark.parametrize("away", [HOUR, -HOUR])
 def test_where_another_machine_takes_over_it_goes_on_as_it_ran_there(away):
     """That machine's own clock is an hour away; it is followed as slowly as ever."""
