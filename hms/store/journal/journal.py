@@ -102,8 +102,7 @@ class Journal:
         self.appended_bytes = self.safe_bytes = 0
         """Bytes of all records so far, and of those that are synced."""
         self.look_bytes = 0
-        """Bytes that may be committed before maintenance is due; 0 while space is scarce, and from
-        a seal to the maintenance that follows it."""
+        """Bytes that may be committed before maintenance is due; 0 while space is scarce."""
         self._durable_end = 0
         self._failure: str | None = None
         self._is_short = False
@@ -359,10 +358,8 @@ class Journal:
     def _seal(self) -> int | None:
         assert self._backlog is not None, "start() comes first"
         assert self._segment is not None, "start() comes first"
-        if self._backlog.segment != self._segment.number:
-            return None
-        self.look_bytes = 0  # the next spare is prepared as soon as this one is a segment
-        return self._backlog.seal()
+        is_ahead = self._backlog.segment != self._segment.number
+        return None if is_ahead else self._backlog.seal()
 
     def growth(self) -> LogGrowth:
         """The oldest and newest segment, and the bytes beyond what the log should take."""

@@ -56,18 +56,6 @@ def test_a_seal_waits_until_the_next_segment_is_prepared(tmp_path):
     assert seal(node) == sealed(tmp_path)[-1].until_offset
 
 
-def test_the_segment_for_the_next_seal_is_prepared_without_waiting_for_the_tick(tmp_path):
-    """Who seals again and again, as a backup that is shipped often, would wait a second each."""
-    node = JournalNode(tmp_path, SETTINGS, 16 * SEGMENT)
-    node.open_client()
-    before = len(survey(tmp_path))
-    for number in range(1, 4):
-        node.publish(number, [b"little"])
-        seal(node)
-    assert len(survey(tmp_path)) == before + 3
-    node.close()
-
-
 def test_a_seal_leaves_a_log_with_a_limit_its_room_for_cleaning(tmp_path):
     """Segments that are left half empty would fill the log, and nothing could be moved then."""
     node = opened(tmp_path, limits=LogLimits(log_bytes_max=8 * SEGMENT))
