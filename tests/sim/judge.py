@@ -5,6 +5,7 @@ every step of the engine: each message is in exactly one place, and all counts a
 """
 
 from collections.abc import Hashable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hms.engine.admin.counters import COUNTED
@@ -218,9 +219,10 @@ class Invariants:
             yield f"sessions_open is {state.sessions_open}, there are {len(sessions)}"
         yield from wrong_totals(state)
         yield from over_limit(state)
+        letters = _letters(state)
         for key, place in places.items():
             if is_thorough or self._is_changed(key, place):
-                yield from _place(place, held.get(key, []))
+                yield from _place(place, held.get(key, []), letters.get(key, set()))
                 yield from overlaps(place, acknowledged.get(key, []))
 
     def _is_changed(self, key: int, place: Queue | Subscription) -> bool:
@@ -253,7 +255,17 @@ def wrong_totals(state: State) -> Iterator[str]:
                 yield f"the totals count fewer {what} than their places"
 
 
-def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:
+def _letters(state: State) -> dict[int, set[int]]:
+    """What waits to be a dead letter, by the place that it left."""
+    found: dict[int, set[int]] = {}
+    for one in chain(state.awaiting_page_in, *state.awaiting_ids.values()):
+        found.setdefault(id(one.place), set()).add(one.message.id)
+    return found
+
+
+def _place(place: Queue | Subscription, held: list[int], letters: set[int]) -> Iterator[str]:
+    """held: what open transactions have; letters: what waits to be a dead letter, and still tells
+    how often it failed."""
     line, name = place.line, place.name
     waiting = list(line.in_order())
     out = [message for consumer in place.holders for message in consumer.out.values()]
@@ -268,7 +280,7 @@ def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:
         yield f"{name}: its messages stand in the order {order}"
     if not held and line.size_bytes != sum([m.size_bytes for m in every]):
         yield f"{name}: size_bytes is {line.size_bytes}"
-    if not line.history.keys() <= ids | set(held):
+    if not line.history.keys() <= ids | set(held) | letters:
         yield f"{name}: history of messages that are not there"
     for consumer in place.holders:
         if consumer.out_bytes != sum([m.length for m in consumer.out.values()]):
