@@ -209,7 +209,7 @@ def test_an_arbiter_that_is_away_or_of_another_kind_fails_its_check(tmp_path, et
 def _server(kind, etcd):
     """Its address, and what tells all that it has of the node."""
     if kind == "etcd":
-        yield etcd.url, lambda: etcd.keys("hms/")
+        yield etcd.url, lambda: etcd.keys("hms/asked")
         return
     with postgres_server() as server:
         yield server.url, lambda: server.ask("SELECT node, value FROM hms_arbiter ORDER BY node")

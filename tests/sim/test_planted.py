@@ -19,7 +19,7 @@ LIKELY = {
     "commit_not_remembered": (7_016, 7_012, 7_017),
     "confirmation_before_sync": (7_005, 7_011, 7_007),
     "no_sync": (7_047, 7_045, 7_071),
-    "receipts_of_branches_forgotten": (20_239,),
+    "receipts_of_branches_forgotten": (20_190, 20_239),
     "returned_to_the_end": (7_103, 7_020, 7_124),
     "transaction_split": (7_010, 7_012, 7_002),
     "vote_not_recorded": (20_239, 20_016),

@@ -7,7 +7,7 @@ from tests.sim.replicas.world import World
 
 RUNS_MAX = 100
 LIKELY = {
-    ("gap_taken_for_whole", 2): 57,
+    ("gap_taken_for_whole", 2): 176,
     ("gone_back_counted", 2): 14,
     ("tail_cut_for_good", 2): 2,
     ("changed_without_version", 2): 3,

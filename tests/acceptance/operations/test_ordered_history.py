@@ -40,7 +40,8 @@ def orders_of(store):
     found = defaultdict(list)
     for one in entries:
         if not one.result:
-            found[one.command].append(one.number)
+            begun = json.loads(one.arguments).get("order", one.number)  # of one in slices
+            found[one.command].append(begun)
     return found
 
 
