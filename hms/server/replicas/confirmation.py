@@ -210,13 +210,18 @@ class Confirmation:
         return self.own > self.confirmed and len(here) < self.now.copies
 
     def _come(self, now_s: float) -> dict[str, Member]:
-        """Copies that have all, alone or in place of one of their name; or that began again."""
+        """Copies that have all, alone or in place of one of their name; or that began again. Of a
+        name only the one that joined last: the other may still be heard, and would take its place
+        back."""
         found: dict[str, Member] = {}
-        for copy_id, peer in sorted(self._peers.items(), key=lambda item: item[1].joined_s):
-            member = Member(peer.name, copy_id, peer.start)
+        in_order = sorted(self._peers.items(), key=lambda item: item[1].joined_s)
+        last = {peer.name: copy_id for copy_id, peer in in_order}
+        for name, copy_id in last.items():
+            peer = self._peers[copy_id]
+            member = Member(name, copy_id, peer.start)
             is_here = peer.is_whole and self.is_heard(copy_id, now_s)
-            if is_here and member not in self.now.members and peer.name not in self._removed:
-                found[peer.name] = member
+            if is_here and member not in self.now.members and name not in self._removed:
+                found[name] = member
         return found
 
     def _present_of(self, rule: Configuration, now_s: float, silent_s: float) -> list[Member]:

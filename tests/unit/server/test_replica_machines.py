@@ -534,7 +534,26 @@ def test_a_name_has_one_copy_that_counts():
         made.whole(copy_id, 1)
         made.acked(copy_id, 1)
 
-    assert [one.copy_id[0] for one in made.wanted(101.2).members] == ["1", "2", "c"]
+    new = made.wanted(101.2)
+    assert [one.copy_id[0] for one in new.members] == ["1", "2", "c"]
+
+
+def test_the_copy_of_a_disk_that_is_lost_does_not_come_back_for_the_new_one():
+    """It is heard for a while still: the two took turns, ten times a second, and after a take-over
+    in the wrong moment the new one's promise was none."""
+    made = confirming(three(), "a", "c")
+    made.synced(1)
+    for number in "13":
+        made.acked(number * 32, 1)
+    made.joined(Member("c", "c" * 32, 1), 101.1)
+    made.whole("c" * 32, 1)
+    made.acked("c" * 32, 1)
+    new = made.wanted(101.2)
+    assert [one.copy_id[0] for one in new.members] == ["1", "2", "c"]
+    made.asking(new)
+    made.settled(new)
+
+    assert made.wanted(101.3) is None
 
 
 def test_a_removal_and_a_silence_together_leave_copies_min():
