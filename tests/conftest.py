@@ -1,4 +1,8 @@
-"""What every test shares: how Hypothesis searches, and where the project lies."""
+"""What every test shares: how Hypothesis searches, where the project lies, and the figures that are
+shown at the end.
+
+What a test has recorded as its figures is shown in one table, also with -n.
+"""
 
 import gc
 import logging
@@ -95,3 +99,23 @@ def _first_failures():
         for one in logging.getLogger(name).filters:
             if hasattr(one, "forget"):
                 one.forget()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """A line for each test that recorded some, whether it passed or not."""
+    reports = [
+        report
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, ())
+        if report.when == "call"
+    ]
+    rows = sorted(
+        " ".join(f"{name}={value}" for name, value in figures.items())
+        for report in reports
+        for key, figures in report.user_properties
+        if key == "figures"
+    )
+    if rows:
+        terminalreporter.section("figures")
+        for row in rows:
+            terminalreporter.write_line(row)

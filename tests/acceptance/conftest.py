@@ -1,7 +1,4 @@
-"""What acceptance tests share: nodes, connections, and the figures that are shown at the end.
-
-What a test has recorded as its figures is shown in one table, also with -n.
-"""
+"""What acceptance tests share: nodes and connections."""
 
 import pytest
 
@@ -65,23 +62,3 @@ def no_session_is_left():
     """No session with a database outlives the test."""
     yield
     close_resources()
-
-
-def pytest_terminal_summary(terminalreporter):
-    """A line for each test that recorded some, whether it passed or not."""
-    reports = [
-        report
-        for outcome in ("passed", "failed")
-        for report in terminalreporter.stats.get(outcome, ())
-        if report.when == "call"
-    ]
-    rows = sorted(
-        " ".join(f"{name}={value}" for name, value in figures.items())
-        for report in reports
-        for key, figures in report.user_properties
-        if key == "figures"
-    )
-    if rows:
-        terminalreporter.section("figures")
-        for row in rows:
-            terminalreporter.write_line(row)
