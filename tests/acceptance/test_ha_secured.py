@@ -4,6 +4,7 @@ machines that each have a key of their own."""
 import getpass
 import json
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -132,7 +133,8 @@ def test_clients_follow_a_secured_log_to_a_machine_with_another_key(two):
             with pytest.raises(hms.SwitchoverRefused, match=r"client \d+ \(billing\)"):
                 operator.administer("replica.switchover", {"drain_s": 0.1})
             work.rollback()
-            operator.administer("replica.switchover")
+            with suppress(hms.ConnectionLost):  # the machine may end before its answer is read
+                operator.administer("replica.switchover")
         held.result(WAIT_S)
         producer.send(b"6")
         assert (both.link.address, half.link.address) == (a.address, a.address)
