@@ -55,6 +55,7 @@ class Action(enum.StrEnum):
     VIEW = "view"
     CONFIGURE = "configure"
     PURGE = "purge"
+    MANAGE = "manage"
     OPERATE = "operate"
     SECURE = "secure"
     AUDIT = "audit"
@@ -212,16 +213,16 @@ _OPERATIONS = (
     ),
     _operation("message.list", ops.SelectMessages, _A.BROWSE, "{place}", _R.READ),
     _operation("message.view", ops.ViewMessage, _A.BROWSE, "{place}", _R.READ),
-    _operation("message.move", ops.MoveMessages, _A.PURGE, "{place}", _R.ONCE),
+    _operation("message.move", ops.MoveMessages, _A.MANAGE, "{place}", _R.ONCE),
     _operation("message.forwarded", ops.ForwardedMessages, _A.BROWSE, "{place}", _R.READ),
     _operation("message.hold", ops.NamePlace, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.release", ops.NamePlace, _A.PURGE, "{place}", _R.ONCE),
-    _operation("message.copy", ops.MoveMessages, _A.BROWSE, "{place}", _R.ONCE),
+    _operation("message.copy", ops.MoveMessages, _A.MANAGE, "{place}", _R.ONCE),
     _operation("message.delete", ops.SelectMessages, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.expire", ops.SelectMessages, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.alter", ops.AlterMessages, _A.PURGE, "{place}", _R.ONCE),
     _operation("dlq.queues", ops.Nothing, _A.VIEW, "queue", _R.READ),
-    _operation("dlq.return", ops.ReturnLetters, _A.PURGE, "{place}", _R.ONCE),
+    _operation("dlq.return", ops.ReturnLetters, _A.MANAGE, "{place}", _R.ONCE),
     _operation("client.list", ops.ListClients, _A.VIEW, "client", _R.READ),
     _operation("client.show", ops.NameClient, _A.VIEW, "client:{number}", _R.READ),
     _operation("client.close", ops.CloseClient, _A.OPERATE, "client:{number}", _R.ONCE),

@@ -45,10 +45,11 @@ KINDS_OF: Mapping[Action, tuple[str, ...]] = {
     Action.VIEW: KINDS,
     Action.CONFIGURE: _PLACES,
     Action.PURGE: _PLACES,
+    Action.MANAGE: _PLACES,
     Action.OPERATE: ("node", "client"),
     Action.SECURE: ("user", "role"),
     Action.AUDIT: ("node",),
     Action.IMPERSONATE: ("user",),
 }
-LATER = frozenset(("post", "manage", "history", "replay"))
+LATER = frozenset(("post", "history", "replay"))
 """Actions of which no command makes use yet: granting one would promise what nothing checks."""

@@ -50,6 +50,7 @@ _OPERATOR = (
     Action.BROWSE,
     Action.CONFIGURE,
     Action.PURGE,
+    Action.MANAGE,
     Action.OPERATE,
     Action.RESOLVE,
 )

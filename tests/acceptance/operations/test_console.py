@@ -312,7 +312,14 @@ def test_a_console_of_a_secured_node_does_what_its_user_may(tmp_path, serving):
     """A console has no rights of its own: the node decides every page and order."""
     held = document(
         viewer=["view node:*", "view queue:*", "view topic:*"],
-        mover=["view node:*", "view queue:*", "view topic:*", "view client:*", "purge queue:*"],
+        mover=[
+            "view node:*",
+            "view queue:*",
+            "view topic:*",
+            "view client:*",
+            "purge queue:*",
+            "manage queue:*",
+        ],
     )
     with secured_node(tmp_path, held) as node:
         server = serving(node.address, is_secured=True)

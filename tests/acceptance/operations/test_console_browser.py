@@ -25,8 +25,8 @@ LOOKS += [(WIDE, "light", False), (WIDE, "dark", True)]
 MAY = [
     *(f"view {what}:*" for what in ("node", "queue", "topic", "client", "subscription")),
     *(f"view {what}:*" for what in ("service", "transaction")),
-    *(f"{action} queue:*" for action in ("browse", "produce", "purge", "configure")),
-    *(f"{action} queue:HMS.*" for action in ("view", "browse", "purge")),
+    *(f"{action} queue:*" for action in ("browse", "produce", "purge", "manage", "configure")),
+    *(f"{action} queue:HMS.*" for action in ("view", "browse", "purge", "manage")),
     *(f"{action} queue:HMS.REPLAY" for action in ("produce", "consume")),
     "operate client:*",
 ]

@@ -105,7 +105,13 @@ def test_a_handler_of_a_secured_node_has_the_rights_of_its_user(tmp_path):
     secret.chmod(0o600)
     held = document(
         letters=[
-            *("view node:*", "view queue:*", "browse queue:HMS.DLQ", "purge queue:HMS.DLQ"),
+            *(
+                "view node:*",
+                "view queue:*",
+                "browse queue:HMS.DLQ",
+                "purge queue:HMS.DLQ",
+                "manage queue:HMS.DLQ",
+            ),
             "produce queue:manual",
         ]
     )

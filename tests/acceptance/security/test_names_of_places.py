@@ -9,7 +9,7 @@ from tests.support.gated import GatedNode
 from tests.support.largest import pack, send
 from tests.support.secured import document
 
-READING = ("browse", "purge")
+READING = ("browse", "purge", "manage")
 
 
 @pytest.fixture
