@@ -51,8 +51,8 @@ _encode = msgspec.msgpack.Encoder().encode
 
 class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
     """number: consecutive for ever; user, source: who, and from where; result: 0, or the number of
-    the error, or UNKNOWN; count: of equal refusals that it stands for; arguments: as JSON, nothing
-    secret."""
+    the error, or UNKNOWN; count: of equal refusals, or logins, that it stands for; arguments:
+    as JSON, nothing secret."""
 
     number: int
     at_ms: int

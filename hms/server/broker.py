@@ -224,6 +224,7 @@ class Broker:
             ClientOperations(engine, self.registry, self._entrance),
             self._entrance.ended,
         )
+        self._entrance.heed(self._requests.segments.passed)
         self._requests.add(
             {**self._transfers.handlers, **OutcomeRequests(engine, self.registry).handlers}
         )

@@ -1,12 +1,13 @@
 """The entrance: what becomes of a HELLO, and of those who have not been let in. All under the
 engine's lock."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from hms.engine.effects import Effects
 from hms.errors.catalogue import AddressNotLocked, NotSupported, ProtocolError
 from hms.errors.tree import HmsError
+from hms.records import Record
 from hms.records.audit import NO_DETAILS, AuditDetails
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.node_operations import Ended, Later
@@ -15,10 +16,12 @@ from hms.wire import structures as wire
 from hms.wire.commands import Order
 from hms.wire.operations import Operation
 
-__all__ = ["Change", "Entrance", "OpenEntrance"]
+__all__ = ["Change", "Entrance", "NoNews", "OpenEntrance"]
 
 Change = Callable[[Callable[[Effects, int], None]], None]
 """Applies a change under the engine's lock; from any thread."""
+NoNews = Callable[[Sequence[Record]], None]
+"""Of all records of a change, before they are in the log."""
 
 
 class Entrance(Protocol):
@@ -96,6 +99,9 @@ class Entrance(Protocol):
     def verify_audits(self, wait_s: int) -> Later:
         """Have each node of the cluster verify its audit; NotSupported, NotInCluster."""
 
+    def heed(self, no_news: NoNews) -> None:
+        """no_news: to be told of records that are no reason for a backup."""
+
     def describe(self) -> dict[str, Any]:
         """For `hms status`."""
 
@@ -166,6 +172,9 @@ class OpenEntrance:
     def shown(self, _connection: int, _asked: Order, value: Any) -> Any:
         """All of it."""
         return value
+
+    def heed(self, no_news: NoNews) -> None:
+        """Nobody keeps it."""
 
     def locks(self, _now_ms: int) -> list[dict[str, Any]]:
         """Nobody can fail here."""

@@ -10,7 +10,7 @@ log.erase                  -> {"live": of the ids, those that wait; "first": the
                                live messages were not told again}
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from hms.engine.effects import Effects
@@ -53,12 +53,12 @@ class SegmentOperations:
         self._engine, self._store = engine, store
         self._check_format = check_format
         self._quiet = range(0)
-        """Sequence numbers up to the last one of which none but the first, the seals of the log
-        and what belongs to them took any."""
+        """Sequence numbers up to the last one of which none but the first, the seals of the log,
+        what belongs to them and logins took any."""
 
     def has_news(self, shipped: CreateBackup) -> bool:
         """Whether the log has anything that was not shipped then, other than the records of orders
-        to seal it: those of one who ships what nobody wrote would never end."""
+        to seal it, and of logins: those of one who ships what nobody wrote would never end."""
         quiet, state = self._quiet, self._engine.state
         is_ours = shipped.since in quiet and shipped.store == state.identity.store.hex()
         return not is_ours or self._store.last_lsn != quiet[-1]
@@ -67,12 +67,22 @@ class SegmentOperations:
         """An order to seal the log was done or, which is audited too, refused; these are its
         records, which are not in the log yet."""
         offset = self._store.last_lsn + 1
-        is_quiet = bool(self._quiet) and self._quiet[-1] == offset - 1
+        is_quiet = self._is_quiet(offset)
         if not (is_quiet or is_sealed):
             return
         own = sum(record.events for record in records)
         own += self._engine.dictionary().events if is_sealed else 0
         self._quiet = range(self._quiet.start if is_quiet else offset, offset + own)
+
+    def passed(self, records: Sequence[Record]) -> None:
+        """These are no reason for a backup: somebody logged in."""
+        if self._is_quiet(offset := self._store.last_lsn + 1):
+            last = offset + sum(record.events for record in records)
+            self._quiet = range(self._quiet.start, last)
+
+    def _is_quiet(self, offset: int) -> bool:
+        """Whether none but such records came right before it."""
+        return bool(self._quiet) and self._quiet[-1] == offset - 1
 
     def operate(self, arguments: Any, fx: Effects) -> dict[str, Any]:
         """The answer to any of them."""

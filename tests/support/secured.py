@@ -35,9 +35,10 @@ def cheap_hash(password: str = PASSWORD) -> str:
     return _HASHES[password]
 
 
-def document(**roles: list[str]) -> SecurityDocument:
+def document(*, audit_logins: bool = False, **roles: list[str]) -> SecurityDocument:
     """A user with a password for each role, of the same name; the user root, who is whoever runs
-    this test, may do everything."""
+    this test, may do everything. Most tests count records, so
+    logins leave none."""
     users = {name: UserEntry(password=cheap_hash(), roles=(name,)) for name in roles}
     users["root"] = UserEntry(os_users=(me(),), roles=("admin", "security"))
     granted = {
@@ -45,7 +46,7 @@ def document(**roles: list[str]) -> SecurityDocument:
     }
     many = {f"failures_per_{what}": 10_000 for what in ("address", "user", "node")}
     cheap = {"password_passes": 1, "password_memory_kib": 8 << 10}
-    settings = SecuritySettings(fail_delay_ms=20, **many, **cheap)
+    settings = SecuritySettings(fail_delay_ms=20, audit_logins=audit_logins, **many, **cheap)
     return SecurityDocument(security=settings, user=users, role=granted)
 
 

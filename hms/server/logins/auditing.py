@@ -1,11 +1,13 @@
 """Auditing at a secured node: what operators order, and what is refused, becomes a record of the
 log, right before the records of the command itself, which name its number, and before its reply.
 
-Of equal refusals the first is recorded at once, the rest of the minute as one record with a count.
-When the first ones of a minute take BYTES_A_MINUTE, further ones are `others`: with the counts that
-come behind, a flood takes less than 1 MiB of the disk in any minute.
+Of equal refusals, and of equal logins, the first is recorded at once, the rest of the minute as one
+record with a count. When the first ones of a minute take BYTES_A_MINUTE, further ones are `others`:
+with the counts that come behind, a flood takes less than 1 MiB of the disk in any minute. Refusals
+and logins have a minute each: a flood of attempts hides nobody who got in.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from hms.records.audit import (
     digest_of,
     with_details,
 )
+from hms.server.entrance import NoNews
 from hms.server.logins.identities import Login
 from hms.server.logins.security_document import (
     BY_NODE,
@@ -41,6 +44,53 @@ OTHERS = "others"
 NAMED_MAX = 50
 """So many changed sections are named."""
 _Key = tuple[str, str, str, str, int]
+"""User, source, action, resource, number of the error."""
+
+
+class _Counted:
+    """Equal events. command: what their records say."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self._counts: dict[_Key, tuple[int, int]] = {}
+        """When the first of this minute came, and how many after it."""
+        self._minute_ms = self._spent = 0
+        """When the present minute began, and the bytes of its first ones."""
+
+    def came(
+        self, key: _Key, now_ms: int, arguments: dict[str, Any], details: AuditDetails
+    ) -> tuple[_Key, str] | None:
+        """What of it is recorded now: nothing when it is only counted."""
+        said = ""
+        if key not in self._counts:  # of the first alone: a flood costs little
+            is_told = arguments or details != NO_DETAILS
+            said = with_details(arguments, details) if is_told else ""
+            if not self._has_room(key, said, now_ms):
+                key, said = (OTHERS, "", "", "", key[4]), ""
+        began_ms, count = self._counts.get(key, (now_ms, -1))
+        self._counts[key] = began_ms, count + 1
+        return (key, said) if count < 0 else None
+
+    def _has_room(self, key: _Key, said: str, now_ms: int) -> bool:
+        """Whether one more gets a record of its own."""
+        if now_ms - self._minute_ms >= MINUTE_MS:
+            self._minute_ms, self._spent = now_ms, 0
+        size = ENTRY_BYTES + sum(len(word.encode()) for word in (*key[:4], said))
+        if len(self._counts) >= KEYS_MAX or self._spent + size > BYTES_A_MINUTE:
+            return False
+        self._spent += size
+        return True
+
+    def is_due(self, now_ms: int) -> bool:
+        return any(now_ms - began >= MINUTE_MS for began, _ in list(self._counts.values()))
+
+    def due(self, now_ms: int) -> Iterator[tuple[_Key, int]]:
+        """Those whose minute is over, with how many came behind the first; each once."""
+        for key, (began_ms, count) in list(self._counts.items()):
+            if now_ms - began_ms >= MINUTE_MS:
+                del self._counts[key]
+                if count:
+                    yield key, count
 
 
 class Auditing:
@@ -48,10 +98,9 @@ class Auditing:
 
     def __init__(self, chain: AuditChain) -> None:
         self._chain = chain
-        self._counted: dict[_Key, tuple[int, int]] = {}
-        """Refusals: when the first of this minute came, and how many after it."""
-        self._minute_ms = self._spent = 0
-        """When the present minute began, and the bytes of its first refusals."""
+        self._refusals, self._logins = _Counted("refused"), _Counted("login")
+        self.no_news: NoNews = lambda _records: None
+        """As of Entrance.heed()."""
 
     def ordered(
         self,
@@ -136,25 +185,32 @@ class Auditing:
         """A command, or a login, that is not allowed. details: of the first one; those that are
         counted behind it may be other connections'."""
         key = user[:63], source, action, resource[:255], error
-        said = ""
-        if key not in self._counted:  # of the first alone: a flood costs little
-            said = "" if details == NO_DETAILS else with_details({}, details)
-            if not self._has_room(key, said, now_ms):
-                key, said = (OTHERS, "", "", "", error), ""
-        began_ms, count = self._counted.get(key, (now_ms, -1))
-        self._counted[key] = began_ms, count + 1
-        if count < 0:
-            self._refusal(key, 1, now_ms, fx, said)
+        self._came(self._refusals, key, {}, details, now_ms, fx)
 
-    def _has_room(self, key: _Key, said: str, now_ms: int) -> bool:
-        """Whether one more gets a record of its own."""
-        if now_ms - self._minute_ms >= MINUTE_MS:
-            self._minute_ms, self._spent = now_ms, 0
-        size = ENTRY_BYTES + sum(len(word.encode()) for word in (*key[:4], said))
-        if len(self._counted) >= KEYS_MAX or self._spent + size > BYTES_A_MINUTE:
-            return False
-        self._spent += size
-        return True
+    def let_in(
+        self, login: Login, by: str, now_ms: int, fx: Effects, details: AuditDetails
+    ) -> None:
+        """A login; by: with what, a password, a key, a token. Where it came from is told without
+        the port, as of refusals."""
+        source = f"{login.caller.source} {login.authority}"
+        key = login.user, source, str(Action.CONNECT), f"listener:{login.caller.listener}", 0
+        is_alone = not fx.records
+        self._came(self._logins, key, {"by": by}, details, now_ms, fx)
+        if is_alone:
+            self.no_news(fx.records)
+
+    def _came(
+        self,
+        counted: _Counted,
+        key: _Key,
+        arguments: dict[str, Any],
+        details: AuditDetails,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        told = counted.came(key, now_ms, arguments, details)
+        if told is not None:
+            self._event(counted, told[0], told[1], 1, now_ms, fx)
 
     def changed(
         self,
@@ -215,20 +271,27 @@ class Auditing:
         self._add(who, str(Action.OPERATE), f"node:{node}", command, said, 0, 1, now_ms, fx)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a minute of some refusals is over; from any thread."""
-        return any(now_ms - began >= MINUTE_MS for began, _ in list(self._counted.values()))
+        """Whether a minute of some refusals or logins is over; from any thread."""
+        return self._refusals.is_due(now_ms) or self._logins.is_due(now_ms)
 
     def flush(self, now_ms: int, fx: Effects) -> None:
-        """Record how many refusals came behind the first of their minute."""
-        for key, (began_ms, count) in list(self._counted.items()):
-            if now_ms - began_ms >= MINUTE_MS:
-                del self._counted[key]
-                if count:
-                    self._refusal(key, count, now_ms, fx)
+        """Record how many of them came behind the first of their minute."""
+        is_alone = not fx.records
+        self._flush(self._logins, now_ms, fx)
+        if is_alone:
+            self.no_news(fx.records)
+        self._flush(self._refusals, now_ms, fx)
 
-    def _refusal(self, key: _Key, count: int, now_ms: int, fx: Effects, said: str = "") -> None:
+    def _flush(self, counted: _Counted, now_ms: int, fx: Effects) -> None:
+        for key, count in counted.due(now_ms):
+            self._event(counted, key, "", count, now_ms, fx)
+
+    def _event(
+        self, counted: _Counted, key: _Key, said: str, count: int, now_ms: int, fx: Effects
+    ) -> None:
         user, source, action, resource, error = key
-        self._add((user, source), action, resource, "refused", said, error, count, now_ms, fx)
+        what = action, resource, counted.command, said, error, count
+        self._add((user, source), *what, now_ms, fx)
 
     def _add(
         self,

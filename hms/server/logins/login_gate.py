@@ -29,7 +29,7 @@ from hms.records.audit import NO_DETAILS, AuditDetails
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.doors.door import Words
 from hms.server.effect_release import ToConnection, ToPeer
-from hms.server.entrance import Change
+from hms.server.entrance import Change, NoNews
 from hms.server.logins.auditing import Auditing
 from hms.server.logins.authenticators import Identity, LoginAttempt
 from hms.server.logins.authorization import Authorization, producer_needs
@@ -492,6 +492,10 @@ class LoginGate:
         """Which record of the audit a command will leave, 0 for none."""
         return self._auditing.number_of(order)
 
+    def heed(self, no_news: NoNews) -> None:
+        """Who ships what is new logs in for it, which is nothing new."""
+        self._auditing.no_news = no_news
+
     def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> int:
         """A command was not permitted; how long the connection waits for it."""
         login = None if number is None else self._authorization.logins.get(number)
@@ -714,9 +718,12 @@ class LoginGate:
         except HmsError as error:
             self._end(peer, correlation, error)
             return
-        self.counts.came(self._registry.numbers[peer], login.user)
+        number = self._registry.numbers[peer]
+        self.counts.came(number, login.user)
         if login.user != NODE_USER:
             self._limits.came(login.caller.source, now_ms)
+            if self.identities.document.security.audit_logins:
+                self._auditing.let_in(login, by, now_ms, fx, self._whose(number))
         log.info("user %s is let in by %s from %s", login.user, by, login.caller)
 
     def _token(self, login: Login, uid: int, now_ms: int) -> tuple[bytes, int]:

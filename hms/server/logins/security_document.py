@@ -74,6 +74,8 @@ class SecuritySettings(_Entry, frozen=True):
     password_passes: int = TIME_COST
     password_memory_kib: int = MEMORY_KIB
     """What a hash of a password costs; a cheaper one is renewed when its user logs in."""
+    audit_logins: bool = True
+    """Whether who logs in is a record of the audit, not only who is refused."""
     limits: dict[str, int | str] = {}
 
 
