@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,10 +16,12 @@ from hms.boot.cli.cells import written_time
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.time_spans import SPAN
 from hms.boot.counts import counted
+from hms.errors.catalogue import BackupRefused
 
 if TYPE_CHECKING:
     from hms.history.backups.backup_creation import Subject
     from hms.history.backups.backup_manifest import Manifest
+    from hms.history.backups.backup_restoration import Restored
     from hms.history.backups.shipping import Shipped
 
 __all__ = ["backup"]
@@ -29,6 +32,7 @@ _TO = click.option(
     "--to", type=_FOLDER, help="The folder of the backups.  [default: backups of the node]"
 )
 LATEST = "latest"
+DIFFERS = 3
 
 
 @backup.command()
@@ -278,20 +282,26 @@ def verify(target: Target, path: Path, deep: bool) -> None:
 @backup.command()
 @target_options
 @click.argument("path", type=_FOLDER)
-@click.option("--to", type=_FOLDER, required=True, help="The new store; not there, or empty.")
+@click.option("--to", type=_FOLDER, help="The new store; not there, or empty.")
 @click.option("--until", help="The last moment: a time such as 2026-05-01T08:00, or a number.")
-def restore(target: Target, path: Path, to: Path, until: str | None) -> None:
+@click.option("--check", "is_trial", is_flag=True, help="Boot the new store, then remove it.")
+def restore(target: Target, path: Path, to: Path | None, until: str | None, is_trial: bool) -> None:
     """Make a new store of the backup PATH, or the last in it, up to a moment.
 
     What was acknowledged after that moment comes again, flagged as redelivered; what was sent after
     it is gone. Both are told as far as the backup knows. No message id is given twice.
-    """
-    from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
-    from hms.history.backups.backup_restoration import restore as make  # noqa: PLC0415 - the same
 
-    lsn = int(until) if until and until.isdigit() else 0
-    until_ms = _moment(until) if until and not lsn else 0
-    done = make(_chosen(path), to, CronCalendar(), until_lsn=lsn, until_ms=until_ms)
+    With --check a node boots the new store, alone and reached by nobody, and what waits at each
+    place is compared; then the store is removed. It is made beside the backup, or in the folder
+    --to. Exit code 3 when a place has another number, as when messages expired meanwhile.
+    """
+    path = _chosen(path)
+    if is_trial:
+        _trial(target, path, to or path.parent, until)
+        return
+    if to is None:
+        raise click.UsageError("say with --to where the new store is to be")
+    done = _restored(path, to, until)
     said = done._asdict() | {"at": written_time(done.at_ms)}
     if target.is_json:
         target.say("", said)
@@ -300,6 +310,40 @@ def restore(target: Target, path: Path, to: Path, until: str | None) -> None:
     shown["first_id"] = f"{done.first_id:012x}"
     show_values(target, shown)
     click.echo(f'To go on: set store = "{to}" for the node in hms.conf, then hms boot --warm.')
+
+
+def _restored(path: Path, to: Path, until: str | None) -> "Restored":
+    from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
+    from hms.history.backups.backup_restoration import restore as make  # noqa: PLC0415 - the same
+
+    lsn = int(until) if until and until.isdigit() else 0
+    until_ms = _moment(until) if until and not lsn else 0
+    return make(path, to, CronCalendar(), until_lsn=lsn, until_ms=until_ms)
+
+
+def _trial(target: Target, path: Path, beside: Path, until: str | None) -> None:
+    """Restore into a folder that is removed, and boot the store there."""
+    from hms.boot.restored_boot import boot_restored  # noqa: PLC0415 - not for --help
+    from hms.history.backups.backup_manifest import read_manifest  # noqa: PLC0415 - the same
+
+    manifest = read_manifest(path)
+    try:
+        made = TemporaryDirectory(prefix=".restore-check-", dir=beside)
+    except OSError as fault:
+        detail = f"no folder can be made there: {fault.strerror}; --to names another place"
+        raise BackupRefused(what=str(beside), detail=detail) from fault
+    with made as folder:
+        store = Path(folder) / "store"
+        done = _restored(path, store, until)
+        booted = boot_restored(store, manifest, done.counts)
+    said = {"backup": str(path), "lsn": done.lsn, **booted._asdict()}
+    text = f"{path}: restored up to {done.lsn} and booted in {booted.seconds:.1f} s"
+    text = f"{text}, {counted(booted.waiting, 'message waits', 'messages wait')}"
+    for place, (restored, found) in booted.differs.items():
+        text = f"{text}\n{place}: {restored} restored, {found} after the boot"
+    target.say(text, said)
+    if booted.differs:
+        click.get_current_context().exit(DIFFERS)
 
 
 def _place(target: Target, given: Path | None) -> Path:

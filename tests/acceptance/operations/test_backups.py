@@ -24,7 +24,7 @@ import hms.testing
 from hms.boot.calendar import CronCalendar
 from hms.boot.cli import main
 from hms.errors.catalogue import BackupRefused, MessageFormatError
-from hms.history.backups import backup_chain, backup_creation
+from hms.history.backups import backup_chain, backup_creation, backup_restoration
 from hms.history.backups.backup_chain import backups_in, recovered, verify
 from hms.history.backups.backup_manifest import read_manifest
 from hms.history.backups.backup_restoration import restore
@@ -534,3 +534,53 @@ def test_a_full_disk_ends_a_backup_and_leaves_nothing(tmp_path, monkeypatch):
         assert list((tmp_path / "kept").iterdir()) == []
         monkeypatch.setattr(backup_creation, "_copy", copy)
         assert command(node, "create", "--to", tmp_path / "kept")["waiting"] == 1
+
+
+def test_a_trial_restore_boots_what_was_backed_up_and_leaves_nothing_behind(tmp_path):
+    """Messages that wait, are delayed, or wait in a subscription."""
+    config = {**CONFIG, "hms": {**CONFIG["hms"], "topic": {"news": {}}}}
+    kept = tmp_path / "kept"
+    with hms.testing.node(store=tmp_path / "store", config=config) as node:
+        with hms.connect(node.address, client_id="c") as connection:
+            session = connection.session()
+            session.subscriber("news", durable="daily")
+            session.producer(hms.Topic("news")).send(b"news")
+            producer = session.producer("orders")
+            producer.send_many([b"x"] * 10)
+            producer.send(b"later", delay_s=3600)
+            connection.close()
+        command(node, "create", "--to", kept)
+    before = sorted(kept.iterdir())
+    manifest = read_manifest(before[-1])
+    counts = manifest.counts
+    assert (counts["queue:orders"], counts["subscription:daily@news"]) == (11, 1)
+
+    for words in ((), ("--until", manifest.until_lsn - 1), ("--to", tmp_path)):
+        said = command(node, "restore", kept, "--check", *words)
+        assert (said["differs"], said["waiting"]) == ({}, 12)
+    assert sorted(kept.iterdir()) == before
+    assert not list(tmp_path.glob(".restore*"))
+
+
+def test_a_trial_restore_names_a_place_that_has_another_number(tmp_path, monkeypatch):
+    """What was restored, and what the node found."""
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
+        with hms.connect(node.address) as connection, connection.session() as session:
+            session.producer("orders").send(b"x")
+        command(node, "create", "--to", tmp_path / "kept")
+    counted = backup_restoration.count_places
+    more = {"queue:orders": 3}
+    monkeypatch.setattr(backup_restoration, "count_places", lambda one: counted(one) | more)
+    words = ["backup", "restore", str(tmp_path / "kept"), "--check"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 3, done.output
+    assert "queue:orders: 3 restored, 1 after the boot" in done.output
+    done = CliRunner().invoke(main, [*words, "--to", str(tmp_path / "nowhere")])
+    assert "--to names another place" in done.output
+
+
+def test_a_store_is_restored_somewhere(tmp_path):
+    """Without --to there is only the trial."""
+    done = CliRunner().invoke(main, ["backup", "restore", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "--to" in done.output

@@ -1,0 +1,64 @@
+"""A trial boot of a store that was restored: hms backup restore --check.
+
+The node has the store and nothing else: no cluster, no resource manager, no server process, no
+listener but a socket in a folder of this user. So it reaches nobody, and nobody reaches it.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hms
+import hms.testing
+from hms.history.backups.backup_manifest import Manifest
+
+__all__ = ["Booted", "boot_restored"]
+
+_COUNTED = ("waiting", "delayed", "in_flight")
+
+
+class Booted(NamedTuple):
+    """seconds: until it was ready; waiting: messages in all its places; differs: places that have
+    another number than was restored, [restored, booted]."""
+
+    seconds: float
+    waiting: int
+    differs: dict[str, list[int]]
+
+
+def boot_restored(store: Path, manifest: Manifest, restored: dict[str, int]) -> Booted:
+    """Boot the store WARM, compare what waits at each place, and stop. BootFailed."""
+    with tempfile.TemporaryDirectory(prefix="hms-check-") as folder:
+        began_s = time.monotonic()
+        with hms.testing.node(store, _settings(manifest, Path(folder)), warm=True) as node:
+            seconds = time.monotonic() - began_s
+            with hms.connect(node.address) as connection:
+                found = {
+                    f"{kind}:{_name(row)}": sum(row[word] for word in _COUNTED)
+                    for kind in ("queue", "subscription")
+                    for row in connection.administer(f"{kind}.list", {})
+                }
+            node.stop()
+    differs = {
+        place: [count, found.get(place, 0)]
+        for place, count in restored.items()
+        if count != found.get(place, 0)
+    }
+    return Booted(round(seconds, 3), sum(found.values()), differs)
+
+
+def _name(row: dict[str, Any]) -> str:
+    """As a backup counts places: of a subscription with its topic."""
+    return f"{row['name']}@{row['topic']}" if "topic" in row else str(row["name"])
+
+
+def _settings(manifest: Manifest, folder: Path) -> dict[str, Any]:
+    group = {"SVGTYPE": "HMS", "NODENAME": manifest.node, "HMSINDEX": manifest.node_uid & 0xFF}
+    own = {
+        "listen": [f"ipc://{folder}/s"],
+        "segment_bytes": manifest.segment_bytes,
+        "max_transaction_bytes": min(16 << 20, manifest.segment_bytes // 4),
+        "max_message_bytes": min(1 << 20, manifest.segment_bytes // 8),
+    }
+    return {"node": {manifest.node: own}, "svrgroup": {"checked": group}}
