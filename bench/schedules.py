@@ -126,7 +126,7 @@ def run(count: int, schedules: int, window_s: float) -> Outcome:
         began_s = _send(connection, count, schedules, window_s, books)
         for thread in threads:
             thread.start()
-        _trouble(started, clock, began_s, window_s)
+        ahead_s = _trouble(started, clock, began_s, window_s)
         _wait(books, began_s + window_s + _LATE_S)
         for one in connection.schedules(kind="schedule", limit=10_000):
             connection.cancel_schedule(one.name)
@@ -134,7 +134,7 @@ def run(count: int, schedules: int, window_s: float) -> Outcome:
         stop.set()
         for thread in threads:
             thread.join(_LATE_S)
-    return _outcome(books, count)
+    return _outcome(books, count, ahead_s)
 
 
 def _send(connection: Any, count: int, schedules: int, window_s: float, books: _Books) -> float:
@@ -156,16 +156,22 @@ def _send(connection: Any, count: int, schedules: int, window_s: float, books: _
     return began_s
 
 
-def _trouble(started: TestNode, clock: _Clock, began_s: float, window_s: float) -> None:
-    """Two steps of the clock, each an hour the other way, and two kills."""
+def _trouble(started: TestNode, clock: _Clock, began_s: float, window_s: float) -> float:
+    """Two steps of the clock, each an hour the other way, and two kills; for how many seconds it
+    was ahead."""
+    set_at, is_ahead, ahead_s = 0.0, False, 0.0
     for share, what in ((0.2, _HOUR_S), (0.4, None), (0.6, -_HOUR_S), (0.8, None)):
         time.sleep(max(0.0, began_s + share * window_s - time.time()))
         if what is not None:
+            set_at, is_ahead = time.monotonic(), what > 0
             clock.set(what)
             continue
         started.kill()
+        if is_ahead:
+            ahead_s += time.monotonic() - set_at
         clock.set(0)
         started.boot(warm=True)
+    return ahead_s
 
 
 def _receive(connection: Any, name: str, books: _Books, stop: threading.Event) -> None:
@@ -191,11 +197,11 @@ def _wait(books: _Books, until_s: float) -> None:
         time.sleep(0.1)
 
 
-def _outcome(books: _Books, count: int) -> Outcome:
+def _outcome(books: _Books, count: int, ahead_s: float) -> Outcome:
     late_s = sorted(books.late_s)
     gaps = sum(max(numbers) - len(numbers) for numbers in books.numbers.values())
     early_s = -late_s[0] if late_s else 0.0
-    slack_s = _slack_s(books)
+    slack_s = _FOLLOWS * ahead_s + 0.002  # so far it may have gone with the clock that was set
     return Outcome(
         delayed=count,
         occurrences=sum(map(len, books.numbers.values())),
@@ -207,12 +213,6 @@ def _outcome(books: _Books, count: int) -> Outcome:
         restarts=2,
         lateness_s={f"p{p:g}": round(_percentile(late_s, p), 4) for p in _PERCENTILES},
     )
-
-
-def _slack_s(books: _Books) -> float:
-    """What the node's clock may differ after it was set: 1 % of a fifth of the window."""
-    times = books.due_s.values()
-    return _FOLLOWS * 0.21 * (max(times) - min(times)) + 0.002 if books.due_s else 0.0
 
 
 def _percentile(ordered: Sequence[float], percent: float) -> float:
