@@ -129,10 +129,12 @@ class _Running:
     def result(self, peaks: _Peaks) -> tuple[float, float]:
         """Seconds, and its peak in MiB."""
         until = time.monotonic() + _WAIT_S
+        is_alive = True  # before the look at the pipe: its last words may come in between
         while not self._pipe.poll(1.0):
             peaks.look()
-            if time.monotonic() > until or not self.is_alive:
+            if time.monotonic() > until or not is_alive:
                 raise SystemExit("a client did not come to an end")
+            is_alive = self.is_alive
         said = self._pipe.recv()
         self._process.join(_WAIT_S)
         if isinstance(said, str):
