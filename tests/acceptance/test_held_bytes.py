@@ -53,6 +53,8 @@ CONFIG = {
 }
 POSTED = 1 << 31
 """Correlates what nobody waits for; the answer to what comes behind it tells of it."""
+PATIENT = {"connect_timeout_s": 60, "request_timeout_s": 60}
+"""The node has much to read before."""
 BIG = bytes(8 * MIB)
 MEDIUM = bytes(MIB)
 
@@ -431,12 +433,12 @@ def test_a_node_holds_no_more_than_it_may(way, tmp_path, record_property):
         Path(f"/proc/{running.pid}/clear_refs").write_text("5")
         with ExitStack() as stack:
             way(running, stack)
-            with hms.connect(running.address, request_timeout_s=60) as conn:
+            with hms.connect(running.address, **PATIENT) as conn:
                 assert conn.administer("status")["node"] == "node1"
             peak = _peak(running.pid)
         record_property("peak MiB", peak >> 20)
         print(f"{way.__name__}: {peak >> 20} MiB")
-        with hms.connect(running.address, request_timeout_s=60) as conn:
+        with hms.connect(running.address, **PATIENT) as conn:
             assert conn.administer("status")["node"] == "node1"
     assert peak < HELD_MAX + (PAGED_BYTES * 4_000_000 if way is empties else 0)
 

@@ -6,11 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import hms
+from hms import testing
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
 
 PRODUCERS, EACH, LIMIT = 20, 40, 100
 WAIT_S = 60
+CROWD_S = 250
+"""For all that one producer sends, beside the others."""
 BEHAVIORS = ("FLOW_CONTROL", "REMOVE_OLDEST", "REJECT_NEWEST", "REMOVE_LOW_PRIORITY")
 CONFIG = {
     "hms": {
@@ -20,10 +23,10 @@ CONFIG = {
 PRIORITIES = (0, 2, 4, 6, 9)
 
 
-def _produce(address, queue, number, *, timeout_s=WAIT_S):
+def _produce(address, queue, number):
     """Send one by one; the bodies that were confirmed, with their priorities."""
-    taken = []
-    with hms.connect(address, request_timeout_s=timeout_s) as conn, conn.session() as session:
+    taken, patient = [], {"connect_timeout_s": WAIT_S, "request_timeout_s": WAIT_S}
+    with hms.connect(address, **patient) as conn, conn.session() as session:
         producer = session.producer(hms.Queue(queue))
         for i in range(EACH):
             body, priority = f"{number}/{i}".encode(), PRIORITIES[(number + i) % len(PRIORITIES)]
@@ -39,7 +42,7 @@ def _crowd(address, queue):
     """What twenty producers at once were told was taken."""
     with ThreadPoolExecutor(PRODUCERS) as pool:
         running = [pool.submit(_produce, address, queue, n) for n in range(PRODUCERS)]
-        return [one for each in running for one in each.result(WAIT_S)]
+        return [one for each in running for one in each.result(CROWD_S)]
 
 
 def _waiting(session, queue):
@@ -76,7 +79,7 @@ def test_under_flow_control_all_arrive_in_order_and_never_more_than_the_limit_wa
             consumer = session.consumer(hms.Queue("FLOW_CONTROL"), prefetch=10)
             got = [consumer.receive(WAIT_S).body for _ in range(PRODUCERS * EACH)]
             assert consumer.receive_nowait() is None
-        sent = sending.result(WAIT_S)
+        sent = sending.result(CROWD_S)
         shown = _show(conn, "FLOW_CONTROL")
 
     assert Counter(got) == Counter(body for body, _ in sent)
@@ -126,9 +129,14 @@ def test_the_least_important_are_removed_first(node):
     assert len(_limit_events(node, "REMOVE_LOW_PRIORITY")) == PRODUCERS * EACH - LIMIT
 
 
-def test_who_waits_too_long_is_told_why_and_the_others_of_the_connection_go_on(node):
+def test_who_waits_too_long_is_told_why_and_the_others_of_the_connection_go_on():
     """A full queue must not hold up what its senders do elsewhere (P10)."""
-    with hms.connect(node.address, request_timeout_s=6) as conn, conn.session() as session:
+    config = CONFIG | {"node": {"n": {"flow_control_s": 4}}}
+    with (
+        testing.node(config=config) as node,
+        hms.connect(node.address) as conn,
+        conn.session() as session,
+    ):
         full = session.producer(hms.Queue("FLOW_CONTROL"))
         full.send_many([b"x"] * LIMIT)
         blocked = [full.send_async(b"y") for _ in range(500)]
