@@ -143,6 +143,7 @@ def test_nothing_confirmed_is_lost_or_doubled_over_many_kills(tmp_path):
         load.start(producers, load.send_through_outages, orders, books["orders"], "steady")
         load.start(producers, load.send_and_give_up, orders, books["orders"], "fickle")
         load.start(producers, load.send_through_outages, news, books["news"], "news")
+        wait_until(lambda: load.faults or all(one.verdict().confirmed for one in books.values()))
         for _ in range(KILLS):
             load.stopped.wait(moments.uniform(0.05, 0.5))
             running.kill()
