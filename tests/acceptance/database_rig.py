@@ -20,7 +20,7 @@ class Load:
         self.stopped, self.drained = threading.Event(), threading.Event()
         self.sent = 0
         self._faults = []
-        self._threads = []
+        self._threads, self._senders = [], []
 
     def start(self, work):
         def run():
@@ -30,8 +30,11 @@ class Load:
                 self._faults.append(fault)
                 raise
 
-        self._threads.append(threading.Thread(target=run, daemon=True))
-        self._threads[-1].start()
+        thread = threading.Thread(target=run, daemon=True)
+        self._threads.append(thread)
+        if work == self.send:
+            self._senders.append(thread)
+        thread.start()
 
     def join(self):
         for thread in self._threads:
@@ -86,6 +89,9 @@ class Load:
                 self.ledger.acknowledged(bodies)
 
     def is_empty(self):
+        """Whether all is sent and nothing is left: what a sender has under way is in no queue."""
+        if any(thread.is_alive() for thread in self._senders):
+            return False
         with hms.connect(self.address, **CONNECT) as conn:
             queues = conn.administer("queue.list")
         return not any(queue["waiting"] + queue["in_flight"] for queue in queues)

@@ -12,11 +12,12 @@ from itertools import combinations, count
 import pytest
 
 _NUMBERS = count(1)
+COMMAND_S = 60
 
 
 def run(*words):
     """An ip command that has to work."""
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=COMMAND_S)
 
 
 class Lab:
@@ -105,7 +106,7 @@ class Lab:
         gone = [["netns", "del", self.space(index)] for index in self.indexes]
         gone += [["link", "del", self._bridge(number)] for number in (0, 1)]
         for words in gone:
-            subprocess.run(["ip", *words], check=False, capture_output=True, timeout=20)
+            subprocess.run(["ip", *words], check=False, capture_output=True, timeout=COMMAND_S)
 
 
 def make_lab(count):

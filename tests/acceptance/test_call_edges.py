@@ -56,7 +56,7 @@ def running(tmp_path_factory):
     (project / "edges.py").write_text(SERVICES)
     edges = {"module": "edges", "MIN": 1, "MAX": 1, "restart_delay_s": 0.2, "MAXRSTART": -1}
     config = {
-        "node": {"n1": {"heartbeat_s": 4.0, "max_message_bytes": LIMIT}},
+        "node": {"n1": {"heartbeat_s": 60, "max_message_bytes": LIMIT}},
         "server": {"edges": edges | {"restart_delay_max_s": 0.2}},
     }
     with node(config=config, python_path=[project]) as started:

@@ -21,8 +21,8 @@ QUEUES = {"orders": {}, "ledger": {}}
 STOPS = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGINT) * (
     15 if os.environ.get("HMS_HA") == "full" else 1
 )
-LEASE_S = 3
-"""A loaded machine may not run a node for a second, which is no loss of its lease."""
+LEASE_S = 6
+"""A loaded machine may not run a node for seconds, which is no loss of its lease."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_server_that_stops_and_starts_under_load_loses_and_doubles_nothing(
             load.stopped.wait(0.5)
             server.start()
         load.stopped.set()
-        wait_until(load.is_empty, 60)
+        wait_until(load.is_empty, 120)
         load.drained.set()
         load.join()
         assert running.pid == pid

@@ -67,7 +67,7 @@ class News:
 
     def __init__(self, cluster):
         self.nodes = cluster.nodes
-        self.published = {}
+        self.published = {one.name: 0 for one in self.nodes}
         self.stations = []
         """Where the wanderer was, in order."""
         self.faults = []
@@ -113,7 +113,6 @@ class News:
         return threading.Thread(target=run, daemon=True)
 
     def _publish(self, one):
-        self.published[one.name] = 0
         with hms.connect(one.address, **CONNECT) as conn, conn.session() as session:
             producer = session.producer(TOPIC)
             while not self._publishing.wait(0.02):
