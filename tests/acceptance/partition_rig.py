@@ -21,6 +21,8 @@ from tests.support.waiting import drained
 
 PORT = 7800
 NODES = 5 if IS_FULL else 3
+CLIENTS_HEARTBEAT_S = 60
+"""No cut is between a client and its node: on a slow machine neither gives the other up."""
 LATE = hms.Queue("late")
 GLOBAL = {"GLOBAL": "Y", "GQTHR": 20, "GQMAXREQ": 50}
 CONFIG = {
@@ -135,7 +137,10 @@ def cluster_in(lab, folder, heartbeat_s, config=CONFIG):
             "link_key_file": str(key),
             "link_public_key": make_key_file(key),
         }
-    nodes = {f"n{i}": {"listen": [f"ipc://{folder}/n{i}.ipc"]} for i in lab.indexes}
+    nodes = {
+        f"n{i}": {"listen": [f"ipc://{folder}/n{i}.ipc"], "heartbeat_s": CLIENTS_HEARTBEAT_S}
+        for i in lab.indexes
+    }
     config = {**config, "node": nodes, "svrgroup": groups}
     first = TestNode(folder, folder / "store", config, (), (), (), len(lab.indexes))
     try:

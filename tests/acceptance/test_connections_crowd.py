@@ -23,7 +23,7 @@ def running():
     config = {
         "domain": {"MAXSESSION": 4 * CONNECTIONS},
         "hms": {"queue": {"crowd": {}}},
-        "node": {"node1": {"max_connections": CONNECTIONS}},
+        "node": {"node1": {"max_connections": CONNECTIONS, "heartbeat_s": 60}},
     }
     with node(config=config, command_prefix=["prlimit", "--nofile=1024:"]) as started:
         yield started

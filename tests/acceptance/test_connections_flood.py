@@ -50,7 +50,7 @@ def _flood(running, said, stack):
 def test_a_flood_of_connections_neither_stops_a_node_nor_shuts_out_its_clients(running, said):
     """The node stopped when it found no descriptor, and its log would have."""
     with (
-        hms.connect(running.address, request_timeout_s=30) as conn,
+        hms.connect(running.address, request_timeout_s=120) as conn,
         conn.session() as session,
         contextlib.ExitStack() as stack,
     ):
@@ -60,7 +60,7 @@ def test_a_flood_of_connections_neither_stops_a_node_nor_shuts_out_its_clients(r
             for _ in range(ROUNDS):
                 out.send(BODY)
                 assert inn.receive(timeout_s=60).body == BODY
-    with hms.connect(running.address) as conn:
+    with hms.connect(running.address, connect_timeout_s=60) as conn:
         conn.session().producer("crowd").send(b"there is room again")
     assert running.is_running
 
@@ -70,7 +70,7 @@ def test_a_crowd_at_a_local_socket_ends_no_node_and_the_others_are_served(tmp_pa
     """Libzmq ended the process at the first one for which there was no descriptor. Some come while
     the node stands still; the others wait until the oldest are cut."""
     with few_descriptors(listen=[f"ipc://{tmp_path}/s"]) as started:
-        with hms.connect(started.address, request_timeout_s=30) as conn, conn.session() as session:
+        with hms.connect(started.address, request_timeout_s=120) as conn, conn.session() as session:
             out, inn = session.producer("crowd"), session.consumer("crowd")
             for _ in range(FLOODS):
                 with contextlib.ExitStack() as stack:

@@ -176,6 +176,8 @@ def _take(conn, count):
 
 
 CLIENTS = 50
+CROWD_S = 120
+"""The first one waits for the last one, which waits for its turn."""
 
 
 class Crowd:
@@ -194,8 +196,8 @@ class Crowd:
             assert refusal is not None, "the disk does not become full"
             with self._lock:
                 self.refusals.append(refusal)
-            assert self.has_room.wait(60)
-            wait_until(lambda: self._send(out, 1) is None, 60)
+            assert self.has_room.wait(CROWD_S)
+            wait_until(lambda: self._send(out, 1) is None, CROWD_S)
             assert self._send(out, 2) is None
 
     def _send(self, out, most):
@@ -223,7 +225,7 @@ def test_fifty_clients_meet_a_full_disk_and_go_on_when_there_is_space(tmp_path):
         store = tmp_path / "disk" / "store"
         with node(store=store, config=SMALL, command_prefix=inside) as running:
             pid, crowd = running.pid, Crowd(running.address, CLIENTS)
-            wait_until(lambda: len(crowd.refusals) == CLIENTS, 60)
+            wait_until(lambda: len(crowd.refusals) == CLIENTS, CROWD_S)
             assert {full.number for full in crowd.refusals} == {5005}
             assert all("free space on that disk" in full.cure for full in crowd.refusals)
             before = set(crowd.sent)
@@ -325,7 +327,7 @@ def test_a_node_that_is_booted_more_often_than_it_fills_a_segment_reads_no_long_
                 session.producer("orders").send_many([BODY] * 40)
                 consumer = session.consumer("orders")
                 for _ in range(40):
-                    assert consumer.receive(30) is not None
+                    assert consumer.receive(60) is not None
             running.stop()
             running.boot()
         wait_until(lambda: len(segments()) <= 14)

@@ -38,12 +38,17 @@ CELLS = [dict(zip(AXES, row, strict=True)) for row in product(*AXES.values())]
 CELLS = CELLS if IS_FULL else pairwise(AXES)
 WAIT_S = 60
 HERE = Path(__file__).parent
-NODE = {"auto_destinations": True, "open_topics": True, "max_message_bytes": LIMIT}
+HEARTBEAT = {"heartbeat_s": WAIT_S}
+"""Who loses the connection on a slow machine has messages again, or, with NONE, no more."""
+NODE = HEARTBEAT | {"auto_destinations": True, "open_topics": True, "max_message_bytes": LIMIT}
 CONFIGS = {
     "log": {"node": {"node1": NODE | {"max_pending_bytes": "512 MiB"}}},
     "paged": {"node": {"node1": NODE | {"max_memory_bytes": "12 MiB"}}},
     "database": {"node": {"node1": NODE}},
-    "global": {"hms": {"queue": {"everywhere": {"GLOBAL": "Y", "GQTHR": 5, "GQMAXREQ": 50}}}},
+    "global": {
+        "node": {"node1": HEARTBEAT},
+        "hms": {"queue": {"everywhere": {"GLOBAL": "Y", "GQTHR": 5, "GQMAXREQ": 50}}},
+    },
 }
 
 
@@ -62,7 +67,7 @@ class Nodes:
         if kind not in self._known:
             nodes = self._boot(kind)
             sending, receiving = (
-                self._stack.enter_context(hms.connect(one.address, request_timeout_s=WAIT_S))
+                self._stack.enter_context(hms.connect(one.address))
                 for one in (nodes[0], nodes[-1])
             )
             self._known[kind] = sending, receiving, nodes[-1].address
