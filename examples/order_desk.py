@@ -54,12 +54,12 @@ def main() -> None:
     with hms.connect(ADDRESS) as desk, desk.session() as session:
         shipped = session.subscriber(SHIPPED)
         for item, count in (("coffee", 2), ("tea", 3)):
-            reply = desk.call("ORDER", {"item": item, "count": count}, timeout_s=10)
+            reply = desk.call("ORDER", {"item": item, "count": count}, timeout_s=60)
             print(f"ordered {count} {item} for {reply.data['cents']} cents")
         for _ in range(2):
-            message = shipped.receive(timeout_s=10)
+            message = shipped.receive(timeout_s=60)
             if message is None:
-                sys.exit("nothing was shipped within 10 s")
+                sys.exit("nothing was shipped within 60 s")
             print(f"shipped {message.body['count']} {message.body['item']}")
 
 

@@ -53,7 +53,7 @@ def main():
         reply = tpcall("ORDER", {"item": item, "count": count})
         print(f"ordered {count} {item} for {reply.data['cents']} cents")
     for _ in range(2):
-        one = shipped.get(timeout=10)
+        one = shipped.get(timeout=60)
         print(f"shipped {one['count']} {one['item']}")
     tpunsubscribe(sd)
     tpend()

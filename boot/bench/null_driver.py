@@ -10,7 +10,7 @@ from hms.boot.bench.null import BLOCK_MESSAGES
 
 __all__ = ["NullDriver"]
 
-_JOIN_S = 0.3
+_JOIN_S = 1.0
 """How long ZeroMQ may take to make a subscription known."""
 _POLL_MS = 60_000
 

@@ -44,7 +44,7 @@ def again(request):
         runs.write("x")
     threading.Event().wait(60)
 """
-BRIEF_S = 4
+BRIEF_S = 8
 """Longer than all three calls need to reach the service."""
 
 
@@ -118,7 +118,7 @@ def test_a_call_that_may_run_twice_is_not_waited_for_for_ever(tmp_path):
     with (
         node(store=tmp_path / "store", config=config, python_path=[tmp_path]) as running,
         hms.connect(running.address) as patient,
-        hms.connect(running.address, request_timeout_s=2) as conn,
+        hms.connect(running.address, request_timeout_s=2, reconnect_interval_s=0.5) as conn,
         ThreadPoolExecutor(2) as pool,
     ):
         until(lambda: patient.administer("service.list"))

@@ -67,8 +67,7 @@ class Nodes:
         if kind not in self._known:
             nodes = self._boot(kind)
             sending, receiving = (
-                self._stack.enter_context(hms.connect(one.address))
-                for one in (nodes[0], nodes[-1])
+                self._stack.enter_context(hms.connect(one.address)) for one in (nodes[0], nodes[-1])
             )
             self._known[kind] = sending, receiving, nodes[-1].address
         return self._known[kind]
