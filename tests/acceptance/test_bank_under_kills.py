@@ -138,12 +138,12 @@ def test_no_transfer_is_lost_or_half_done_whoever_is_killed(tmp_path, capsys):
         chaos.end_client()
         with hms.connect(started.address) as conn:
             try:
-                wait_until(lambda: _is_empty(conn), 120)
+                wait_until(lambda: _is_empty(conn), 240)
             except AssertionError as late:
                 told = conn.administer("queue.list"), conn.administer("status")
                 raise AssertionError(f"{told} {both.in_doubt()} {started.log[-5000:]}") from late
             last_fault = time.monotonic()
-            wait_until(both.is_settled, 120)
+            wait_until(both.is_settled, 240)
             settled_s = time.monotonic() - last_fault
             words = _received(conn)
         west, east = both.entries()

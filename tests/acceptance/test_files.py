@@ -200,7 +200,7 @@ def test_a_sender_goes_on_where_a_killed_node_had_come_to(tmp_path, source):
         wait_until(lambda: any((started.store / "files").glob("*.part")), pause_s=0.001)
         started.kill()
         started.boot(warm=True)
-        receipt = sending.result(60)
+        receipt = sending.result(200)
         inn = session.consumer("queue:q0")
         first = inn.receive(timeout_s=WAIT_S)
         started.kill()
