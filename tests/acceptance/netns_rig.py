@@ -12,12 +12,11 @@ from itertools import combinations, count
 import pytest
 
 _NUMBERS = count(1)
-COMMAND_S = 60
 
 
 def run(*words):
     """An ip command that has to work."""
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=COMMAND_S)
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=60)
 
 
 class Lab:
@@ -106,7 +105,7 @@ class Lab:
         gone = [["netns", "del", self.space(index)] for index in self.indexes]
         gone += [["link", "del", self._bridge(number)] for number in (0, 1)]
         for words in gone:
-            subprocess.run(["ip", *words], check=False, capture_output=True, timeout=COMMAND_S)
+            subprocess.run(["ip", *words], check=False, capture_output=True, timeout=20)
 
 
 def make_lab(count):

@@ -204,8 +204,9 @@ class Reader:
         assert self.warm.stdout is not None
         self.warm.stdin.write(json.dumps(asked | {"said": str(self.said)} | what) + "\n")
         self.warm.stdin.flush()
-        ready, _, _ = select.select([self.warm.stdout], [], [], STEP_S)
-        assert ready, f"{what} did not end within {STEP_S} s"
+        poll = select.poll()  # select() refuses a descriptor above 1023
+        poll.register(self.warm.stdout, select.POLLIN)
+        assert poll.poll(STEP_S * 1000), f"{what} did not end within {STEP_S} s"
         return int(self.warm.stdout.readline())
 
     def _printed(self, words: Sequence[str], *, says_no: bool = False) -> str:

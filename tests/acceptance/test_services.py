@@ -33,6 +33,7 @@ def running(tmp_path_factory):
 def call(running):
     with calling(running) as caller:
         caller.when_offered("WHO")
+        until(lambda: caller.servers()["shop"]["connected"] == 2)  # a test before has killed some
         yield caller
 
 

@@ -49,6 +49,13 @@ def _show(conn, dest):
 # ---- DUPS_OK and NONE
 
 
+@pytest.fixture
+def _no_tick(monkeypatch):
+    """What is held back stays so, however long the test takes."""
+    monkeypatch.setattr("hms.client.settlement.LAZY_TICK_S", 600.0)
+
+
+@pytest.mark.usefixtures("_no_tick")
 def test_lazy_acknowledgement_waits_for_ten(conn, dest):
     """F-B3: nine are not acknowledged, ten are, in one batch."""
     _send(conn, dest, 25)
@@ -71,6 +78,7 @@ def test_lazy_acknowledgement_comes_when_nothing_more_does(conn, dest):
         wait_until(lambda: _show(conn, dest)["acknowledged"] == 3)
 
 
+@pytest.mark.usefixtures("_no_tick")
 def test_lazily_acknowledged_messages_come_twice_after_a_crash(tmp_path):
     """F-B3: that is the price, and it is flagged."""
     with node(store=tmp_path / "store", config="[hms.queue.q]\n") as own:

@@ -14,7 +14,7 @@ from hms.wire.branch_requests import ListActive
 from tests.support.waiting import wait_until
 from tpmon.tx.connection_place import place_of
 
-WAIT_S = 20
+WAIT_S = 60
 QUEUES = {"put": {}, "taken": {"redelivery_limit": -1}, "sent": {}}
 
 
@@ -28,7 +28,7 @@ def running():
 
 @pytest.fixture
 def conn(running):
-    with hms.connect(running.address) as connection:
+    with hms.connect(running.address, request_timeout_s=WAIT_S) as connection:
         wait_until(lambda: _offered(connection) >= {"PUT", "LOOK", "TAKE"}, WAIT_S)
         yield connection
 
@@ -65,7 +65,7 @@ def test_what_a_service_alone_has_sent_commits_with_its_caller(conn):
         assert "alone" not in _waiting(conn, "put")
 
     assert "alone" in _waiting(conn, "put")
-    assert _active(conn) == []
+    wait_until(lambda: _active(conn) == [], WAIT_S)
 
 
 def test_what_a_service_has_received_comes_again_when_its_caller_rolls_back(conn):

@@ -23,6 +23,8 @@ def running(both, project_root):
     }
     config["service"] = {"AUTO": {"AUTOTRAN": True}}
     with node(config=config) as booted:
+        with hms.connect(booted.address) as connection:  # a node is ready after 15 s without them
+            wait_until(lambda: _connected(connection, "bank") == 3)
         yield booted
 
 
@@ -176,6 +178,11 @@ def _entered(both, prefix):
 def _count(conn, queue):
     with conn.session() as session, session.browser(hms.Queue(queue)) as browser:
         return len(list(browser))
+
+
+def _connected(conn, name):
+    servers = {one["name"]: one for one in conn.administer("server.list")}
+    return servers[name]["connected"]
 
 
 def _offers(conn, name):

@@ -73,7 +73,7 @@ def test_a_transaction_that_took_too_long_is_rolled_back(both, conn):
     def linger():
         with conn.transaction(timeout_s=0.5) as running:
             move(hms.rm, "t-late", 1, 2, 5)
-            wait_until(lambda: running.state is tx.TX_TIMEOUT_ROLLBACK_ONLY, 10)
+            wait_until(lambda: running.state is tx.TX_TIMEOUT_ROLLBACK_ONLY)
 
     with pytest.raises(TransactionRolledBack, match="longer than"):
         linger()

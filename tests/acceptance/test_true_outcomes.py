@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -155,10 +156,14 @@ def test_callbacks_have_run_when_their_transaction_ends(conn, end):
 def test_a_callback_may_commit(conn):
     """It runs on the thread that would have to run those it would wait for."""
     session = conn.session(transacted=True)
-    producer = session.producer("orders")
-    done = producer.send_async(b"x")
-    done.add_done_callback(lambda _: session.commit())
-    done.result(60)
+    producer, is_committed = session.producer("orders"), threading.Event()
+
+    def commit(_):
+        session.commit()
+        is_committed.set()
+
+    producer.send_async(b"x").add_done_callback(commit)
+    assert is_committed.wait(60)  # its result is told before its callbacks
     session.close()
     assert _waiting(conn) == 1
 
@@ -271,7 +276,7 @@ def test_a_forked_child_is_told_that_its_parents_event_loop_is_not_its_own(runni
     """A future was never told, and a close took the parent's socket out of what its loop polls."""
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        [sys.executable, "-c", FORKS_A_LOOP, running.address], check=False, timeout=100, env=env
+        [sys.executable, "-c", FORKS_A_LOOP, running.address], check=False, timeout=250, env=env
     )
     assert done.returncode == 0
     assert _waiting(conn) == 2

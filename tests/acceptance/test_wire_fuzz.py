@@ -125,7 +125,7 @@ class Honest(Thread):
         session = conn.session(transacted=True)
         producer, alone = session.producer(self._queue), conn.session().producer(self._queue)
         consumer = session.consumer(self._queue)
-        while not self.is_over.is_set():
+        while not (self.count and self.is_over.is_set()):  # once at least, however late it began
             began = time.monotonic()
             wanted = [f"{self.count}-{n}" for n in range(3)]
             alone.send(wanted[0])
