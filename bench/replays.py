@@ -89,7 +89,8 @@ def under_kills(messages: int, kills: int, seed: int) -> Outcome:
         done = hit = killed = early = ended = 0
         while killed < kills and done < messages:
             child = _start(command(node, *arguments))
-            is_alive = _struck(looking, chance, child, done, (messages - done) // (kills - killed))
+            share = (messages - done) // (kills - killed + 1)  # the last is for who ends by itself
+            is_alive = _struck(looking, chance, child, done, share)
             if is_alive and killed >= NODE_EVERY * (hit + 1) - 1:
                 node.kill()
                 node.boot(warm=True)
