@@ -78,9 +78,9 @@ def test_a_command_says_and_ends_as_one_that_is_started_by_itself(words, monkeyp
     """What it prints, where, and its exit code."""
     with node(config=CONFIG) as started:
         line = words if "nix" in words else [*words, "--connect", started.address]
-        forked = run_command(*line, timeout_s=60)
+        forked = run_command(*line, timeout_s=250)
         monkeypatch.setenv("HMS_COLD_BOOTS", "1")
-        own = run_command(*line, timeout_s=60)
+        own = run_command(*line, timeout_s=250)
     assert (forked.returncode, forked.stdout, forked.stderr) == (
         own.returncode,
         own.stdout,

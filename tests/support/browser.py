@@ -42,7 +42,9 @@ def chromium():
     if program is None:
         pytest.fail("chromium is needed: scripts/test installs it (apt-get install chromium)")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=program, args=ARGUMENTS, timeout=4000 * WAIT_S
+        )
         try:
             yield browser
         finally:
