@@ -1,5 +1,7 @@
 """What unit tests share."""
 
+import gc
+
 import pytest
 from client_link import new_link
 
@@ -8,3 +10,13 @@ from client_link import new_link
 def link():
     """A client's link that is up."""
     return new_link()
+
+
+@pytest.fixture(scope="module")
+def frozen_again():
+    """For tests that thaw what tests/conftest.py froze: behind the last one of their file all is
+    frozen again, or each full collection would hold up later tests for a second."""
+    yield
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

@@ -26,6 +26,12 @@ def both(path, rounds=ROUNDS):
     return sorted(found, key=lambda said: said["role"])
 
 
+@pytest.fixture(autouse=True)
+def _busy(monkeypatch):
+    """What takes a second here is no cache of a mount, but another test's turn."""
+    monkeypatch.setattr(peer_probe, "SLOW_MS", 60_000.0)
+
+
 @pytest.fixture
 def pair(tmp_path):
     """Two that have met; each step of one waits for one of the other."""

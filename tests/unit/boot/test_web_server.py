@@ -6,11 +6,13 @@ import json
 import socket
 import threading
 from http.client import HTTPConnection
+from types import SimpleNamespace
 
 import pytest
 
 from hms.boot.monitoring.families import SERIES_OF_A_PLACE
 from hms.boot.monitoring.health import Health
+from hms.boot.web import http_server
 from hms.boot.web.http_server import Answer, WebServer
 from hms.boot.web.node_link import NodeLink
 from hms.boot.web.site import Site
@@ -24,6 +26,7 @@ def serve():
     with contextlib.ExitStack() as open_ones:
 
         def start(handle, **options):
+            options = {"deadline_s": 60} | options
             server = open_ones.enter_context(WebServer("127.0.0.1", 0, handle, **options))
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
             thread.start()
@@ -32,6 +35,14 @@ def serve():
             return server
 
         yield start
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock by which connections are cut; it stands still."""
+    now = [100.0]
+    monkeypatch.setattr(http_server, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
 
 
 @pytest.fixture
@@ -90,7 +101,7 @@ def test_a_request_that_does_not_come_is_cut(serve, connect, sent):
 
 def test_a_reader_that_does_not_read_is_cut(serve, connect):
     """Its answer is dropped with it."""
-    server = serve(lambda _: Answer(b"x" * (64 << 20)), deadline_s=60)
+    server = serve(lambda _: Answer(b"x" * (64 << 20)))
     reader = connect(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert reader.recv(1)  # the answer has begun
     (writing,) = server._open
@@ -316,12 +327,25 @@ def test_a_file_is_sent_in_blocks_and_let_go_whoever_reads_it(serve, connect):
     assert made[-1].left
 
 
-def test_who_reads_a_file_steadily_has_more_time_and_who_stops_is_cut(serve, connect):
+def test_who_reads_a_file_steadily_has_more_time_and_who_stops_is_cut(serve, connect, now):
     """The deadline is one for each block."""
-    server = serve(lambda _: Answer(b"", stream=_Blocks(64 << 20)), deadline_s=0.3)
+    server = serve(lambda _: Answer(b"", stream=_Blocks(64 << 20)))
     reader = connect(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert reader.recv(1)
-    wait_until(lambda: not server._open)
+    now[0] += 50
+
+    def has_more_time():
+        assert reader.recv(1 << 20)
+        return [*server._open.values()] == [now[0] + 60]
+
+    wait_until(has_more_time, pause_s=0)
+
+    def is_cut():
+        now[0] += 61
+        return not server._open
+
+    wait_until(is_cut)
+    assert server.cut == 1
 
 
 def test_a_page_that_takes_a_file_gets_it_in_blocks_and_others_get_none(serve):
@@ -351,17 +375,18 @@ def test_a_page_that_takes_a_file_gets_it_in_blocks_and_others_get_none(serve):
 KIND = "multipart/form-data; boundary=x"
 
 
-def test_a_page_may_say_that_its_answer_takes_time(serve):
+def test_a_page_may_say_that_its_answer_takes_time(serve, now):
     """Else it would be cut before it is there."""
-    gate = threading.Event()
+    begun, gate = threading.Semaphore(0), threading.Event()
 
     def slow(request):
         if request.path == "/long":
-            request.take_time(60)
+            request.take_time(600)
+        begun.release()
         gate.wait(60)
         return Answer(b"done")
 
-    server = serve(slow, deadline_s=0.2)
+    server = serve(slow)
     results = {}
 
     def ask(path):
@@ -373,8 +398,11 @@ def test_a_page_may_say_that_its_answer_takes_time(serve):
     threads = [threading.Thread(target=ask, args=(path,)) for path in ("/long", "/short")]
     for thread in threads:
         thread.start()
-    wait_until(lambda: server.cut == 1)
+    for _ in threads:
+        assert begun.acquire(timeout=60)
+    now[0] += 61
+    wait_until(lambda: server.cut)
     gate.set()
     for thread in threads:
         thread.join()
-    assert results == {"/long": b"done", "/short": b""}
+    assert (results, server.cut) == ({"/long": b"done", "/short": b""}, 1)

@@ -18,7 +18,7 @@ from tests.support.journal_node import JournalNode
 
 MIB = 1 << 20
 SIZES = pytest.mark.parametrize(("size", "count"), [(64 << 10, 8), (MIB, 1)])
-WAIT_MS = 10_000
+WAIT_MS = 60_000
 
 
 def life(path, memory_bytes_max):

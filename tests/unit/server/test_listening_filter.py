@@ -14,7 +14,7 @@ from hms.server.logins.login_limits import LOCKED_MS, NEVER_LOCKED, Lock, LoginL
 from tests.support.waiting import wait_until
 
 LOCKED, FREE = "127.0.1.5", "127.0.1.6"
-REFUSED_S = 0.2
+REFUSED_S, COMES_S = 0.2, 60.0
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def listening():
         yield found
 
 
-def comes_in(listening, source):
+def comes_in(listening, source, within_s=COMES_S):
     with socket.socket(listening.family) as caller:
-        caller.settimeout(REFUSED_S)
+        caller.settimeout(within_s)
         if source:
             caller.bind((source, 0))
         try:
@@ -44,7 +44,7 @@ def test_locked_addresses_do_not_come_in_and_all_others_do(listening, count):
 
     assert attach(listening.fileno(), program([*others, LOCKED]))
 
-    assert not comes_in(listening, LOCKED)
+    assert not comes_in(listening, LOCKED, REFUSED_S)
     assert comes_in(listening, FREE)
     assert attach(listening.fileno(), b"")
     assert comes_in(listening, LOCKED)
@@ -59,7 +59,7 @@ def test_a_network_of_ipv6_is_dropped_as_a_whole():
 
         assert attach(listening.fileno(), program([*others, "0:0:0:0"]))
 
-        assert not comes_in(listening, "")
+        assert not comes_in(listening, "", REFUSED_S)
         assert attach(listening.fileno(), program(others))
         assert comes_in(listening, "")
 
@@ -74,7 +74,7 @@ def test_a_connection_that_is_open_goes_on_when_its_address_is_locked(listening)
         with accepted:
             attach(listening.fileno(), program([LOCKED]))
             before.sendall(b"sent")
-            accepted.settimeout(2)
+            accepted.settimeout(COMES_S)
             assert accepted.recv(4) == b"sent"
             accepted.sendall(b"back")
             assert before.recv(4) == b"back"
@@ -99,10 +99,10 @@ def test_a_listener_that_is_bound_anew_goes_on_dropping():
             router.bind("tcp://127.0.0.1:*")
             address = router.getsockopt_string(zmq.LAST_ENDPOINT)
             callers.drop((LOCKED,))
-            callers.monitor.poll(2000)
+            callers.monitor.poll(COMES_S * 1000)
             callers.take_events()
             assert came_in(address, FREE)
-            assert not came_in(address, LOCKED)
+            assert not came_in(address, LOCKED, REFUSED_S)
 
             callers.cut_all()
             rebind(router, address, "listen")
@@ -116,10 +116,10 @@ def test_a_listener_that_is_bound_anew_goes_on_dropping():
             arrivals.close()
 
 
-def came_in(address, source):
+def came_in(address, source, within_s=COMES_S):
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     with socket.socket() as caller:
-        caller.settimeout(REFUSED_S)
+        caller.settimeout(within_s)
         caller.bind((source, 0))
         try:
             caller.connect((host, int(port)))
@@ -130,7 +130,7 @@ def came_in(address, source):
 
 def taken(callers, address):
     callers.take_events()
-    return not came_in(address, LOCKED)
+    return not came_in(address, LOCKED, REFUSED_S)
 
 
 def failures(limits, source, count, now_ms=0):

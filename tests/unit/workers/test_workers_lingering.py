@@ -11,12 +11,20 @@ WAIT_S = 60
 
 
 def test_it_is_called_once_for_all_who_wanted_it_meanwhile():
-    calls = queue.SimpleQueue()
-    linger = Linger(0.5, lambda: calls.put(threading.current_thread()), "linger")
-    for _ in range(100):
-        linger.want()
+    calls, may_end = queue.SimpleQueue(), threading.Event()
 
+    def then():
+        calls.put(threading.current_thread())
+        assert may_end.wait(WAIT_S)
+
+    linger = Linger(0.01, then, "linger")
+    linger.want()
     assert calls.get(timeout=WAIT_S) is not threading.current_thread()
+    for _ in range(100):  # while the first call runs
+        linger.want()
+    may_end.set()
+
+    calls.get(timeout=WAIT_S)
     assert linger.close(WAIT_S)
     assert calls.empty()
 

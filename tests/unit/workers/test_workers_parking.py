@@ -2,6 +2,8 @@
 
 import queue
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,15 +20,16 @@ WAIT_S = 60
 
 @pytest.fixture
 def pool():
-    """Two workers; a lane is told to wait as long as its name is in `full`."""
+    """Two workers; a lane is told to wait as long as its name is in `full`, and is in `parked` when
+    it was told so."""
 
     class Rig:
-        full, done, asked = set(), queue.Queue(), queue.Queue()
+        full, done, parked = set(), queue.Queue(), queue.Queue()
 
         def handle(self, key, items):
-            self.asked.put(key)
             while items:
                 if key in self.full and items[0] > 0:
+                    self.parked.put(key)
                     return PARK
                 self.done.put((key, items.pop(0)))
             return None
@@ -72,7 +75,7 @@ def test_what_was_dropped_while_its_lane_was_told_to_wait_does_not_come_again(po
 
     lanes._handle = drop
     lanes.put_many("a", [1, 2])
-    assert pool.asked.get(timeout=WAIT_S) == "a"
+    assert pool.parked.get(timeout=WAIT_S) == "a"
     pool.full.clear()
     lanes.put_many("b", [0])
     assert _done(pool, 2) == {("b", 0), ("a", 9)}
@@ -82,7 +85,7 @@ def test_what_is_parked_is_finished_when_the_pool_closes(pool):
     """A drain finishes all that was taken."""
     pool.full.add("a")
     pool.lanes.put_many("a", [1])
-    assert pool.asked.get(timeout=WAIT_S) == "a"
+    assert pool.parked.get(timeout=WAIT_S) == "a"
     pool.full.clear()
     closer = threading.Thread(target=pool.lanes.close, args=(True, WAIT_S))
     closer.start()
@@ -93,7 +96,7 @@ def test_what_is_parked_is_finished_when_the_pool_closes(pool):
 def test_sends_alone_wait_for_the_log_and_not_for_ever(monkeypatch):
     """An acknowledgement makes room; a send that found none is refused in the end."""
     now = [0.0]
-    monkeypatch.setattr(broker.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(broker, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
     node = MemoryNode()
     node.send("peer", Kind.HELLO, wire.encode(hello_of(1)))
     sent, settled = ([(Envelope(kind, 0, 1, 0), b"")] for kind in (Kind.SEND, Kind.SETTLE))

@@ -3,9 +3,11 @@
 import gc
 import random
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
+from hms.boot import hot_standby
 from hms.boot.hot_standby import HURRY_S, HotStandby
 from hms.boot.recovering import recover
 from hms.engine.engine import Engine
@@ -36,10 +38,23 @@ def follow(hot, node):
 
 
 @pytest.fixture(autouse=True)
-def thawed():
+def thawed(frozen_again):
     """A standby freezes what it has applied: not for the tests after this one."""
     yield
     gc.unfreeze()
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock of the standby's alone; it goes on by 3 ms at each look."""
+    now = [100.0]
+
+    def clock():
+        now[0] += 0.003
+        return now[0]
+
+    monkeypatch.setattr(hot_standby, "time", SimpleNamespace(monotonic=clock))
+    return now
 
 
 def booted(path, applied):
@@ -213,18 +228,11 @@ def test_a_standby_that_lost_its_place_in_the_log_reads_all_of_it(tmp_path, capl
     assert "given up" in caplog.text
 
 
-def test_it_works_on_while_the_primary_says_much_and_lets_that_go_first(tmp_path, monkeypatch):
+def test_it_works_on_while_the_primary_says_much_and_lets_that_go_first(tmp_path, now):
     """P13: a slice, then four times as long nothing."""
     path = tmp_path / "store"
     node = life(path)
     standing(node)
-    now = [100.0]
-
-    def clock():
-        now[0] += 0.003
-        return now[0]
-
-    monkeypatch.setattr("hms.boot.hot_standby.time.monotonic", clock)
     hot = HotStandby(REAL_DISK, path, lambda: Engine(SETTINGS))
     hot.turn(durable(node), is_idle=False)
     first = hot._applied.records
@@ -238,19 +246,12 @@ def test_it_works_on_while_the_primary_says_much_and_lets_that_go_first(tmp_path
     node.close()
 
 
-def test_one_that_a_move_waits_for_lets_nothing_go_first(tmp_path, monkeypatch):
+def test_one_that_a_move_waits_for_lets_nothing_go_first(tmp_path, now):
     """Under load a fifth of the time is not enough for a log of a minute; a second later it is as
     before."""
     path = tmp_path / "store"
     node = life(path)
     standing(node)
-    now = [100.0]
-
-    def clock():
-        now[0] += 0.003
-        return now[0]
-
-    monkeypatch.setattr("hms.boot.hot_standby.time.monotonic", clock)
     hot = HotStandby(REAL_DISK, path, lambda: Engine(SETTINGS))
     assert hot.place == NOTHING
     hot.hurry()
