@@ -31,8 +31,9 @@ __all__ = ["Process", "boot_node", "end_node", "find", "identify", "run_in_foreg
 LOG_TAIL_LINES = 12
 _STANDBY: dict[bool, list[str]] = {False: [], True: ["--standby"]}
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-_PROMPT_AFTER_S = 0.3
-"""Two signals of one kind sent at once arrive as one; the second follows after this."""
+_PROMPT_AFTER_S, _PROMPT_AGAIN_S = 0.3, 3.0
+"""Two signals of one kind sent at once arrive as one; the second follows after this. A process that
+had no turn meanwhile has one of them all the same, and gets another from time to time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,10 @@ def _has_ended_after(handle: int, is_prompt: bool, timeout_s: float) -> bool:
     until = time.monotonic() + timeout_s
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(handle, signal.SIGTERM)
-        if is_prompt and not _has_ended(handle, _PROMPT_AFTER_S):
+        pause_s = _PROMPT_AFTER_S
+        while is_prompt and pause_s > 0 and not _has_ended(handle, pause_s):
             signal.pidfd_send_signal(handle, signal.SIGTERM)
+            pause_s = min(_PROMPT_AGAIN_S, until - time.monotonic())
     return _has_ended(handle, until - time.monotonic())
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import click
@@ -16,13 +17,13 @@ from hms.boot.ready import is_told_ready, read_word, tell_failed, tell_progress,
 from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
 
 WAITS = """
-import os, signal, sys
+import os, signal, sys, time
 fd = int(sys.argv[1])
 signals = []
 signal.signal(signal.SIGTERM, lambda *_: signals.append(1))
 os.write(fd, b"ready\\n"); os.close(fd)
 while len(signals) < int(sys.argv[2]):
-    signal.pause()
+    time.sleep(0.05)  # pause() would miss one that comes just before
 """
 FAILS = """
 import os, sys
@@ -155,6 +156,21 @@ def test_a_prompt_end_sends_the_second_signal(boot):
 
     supervise.end_node(boot.node, is_prompt=True, timeout_s=TIME_S)
 
+    assert _reap(process) == 0
+
+
+def test_a_prompt_end_reaches_a_process_that_had_no_turn_between_two_signals(boot, monkeypatch):
+    """They arrived as one, and it drained as if nobody had hurried it."""
+    monkeypatch.setattr(supervise, "_PROMPT_AFTER_S", 0.05)
+    monkeypatch.setattr(supervise, "_PROMPT_AGAIN_S", 0.5)
+    process = boot(WAITS, signals=2)
+    os.kill(process.pid, signal.SIGSTOP)
+    goes_on = threading.Timer(0.2, os.kill, (process.pid, signal.SIGCONT))
+    goes_on.start()
+
+    supervise.end_node(boot.node, is_prompt=True, timeout_s=TIME_S)
+
+    goes_on.join()
     assert _reap(process) == 0
 
 
