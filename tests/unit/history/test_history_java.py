@@ -79,7 +79,7 @@ def test_a_wrapped_java_loses_the_one_argument_that_it_cannot_bear(tmp_path):
     told = subprocess.run(
         [home / "bin" / "java", "-a b", "--add-modules=jdk.incubator.vector", "$c", ""],
         capture_output=True,
-        timeout=60,
+        timeout=250,
         check=True,
         env={"PATH": "/usr/bin:/bin"},
     )
@@ -104,6 +104,8 @@ def test_the_history_is_imported_without_spark():
         "import sys, hms.history; "
         "print([m for m in ('pyspark', 'pyarrow', 'pandas') if m in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=250, check=True
+    )
 
     assert told.stdout.strip() == b"[]"

@@ -60,7 +60,7 @@ def test_a_crowd_leaves_the_descriptors_that_are_reserved(tmp_path, address):
             one.connect_ex(place if "ipc" in address else (host, int(port)))
             return put_off() > 0
 
-        wait_until(is_full, pause_s=0)
+        wait_until(is_full, pause_s=0.001)
         process.stdin.close()
         left, _ = process.stdout.read(), process.wait(60)
 

@@ -16,6 +16,7 @@ from hms.store.shared import (
     time_in,
 )
 from hms.store.shared.generations import BEAT_NAME
+from tests.support.waiting import wait_until
 from tests.unit.journal_support import SMALL, dictionary
 
 
@@ -134,11 +135,7 @@ def test_an_idle_owner_learns_by_its_heartbeat(shared):
     beat = Heartbeat(folder, 0.05, lambda: 7)
     beat.on_fenced = told.append
     first = shared.look()
-    for _ in range(10_000):
-        if shared.look() != first:
-            break
-    else:
-        pytest.fail("no beat")
+    wait_until(lambda: shared.look() != first)
     shared.claim(shared.look())
     beat._thread.join(60)
 

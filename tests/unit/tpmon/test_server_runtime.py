@@ -190,17 +190,21 @@ def test_a_result_is_not_sent_over_another_connection_than_its_call(services):
 
 def test_a_call_of_a_lost_connection_is_not_begun(services):
     """The node has given it to another server already."""
-    running = Running(services=services).start()
-    running.connection.invoke("ECHO", b"old")
-    assert running.next_said() == Advertise("ECHO", "request")
-    running.next_said()
-    called = queue.SimpleQueue()
-    services.add("COUNT", called.put)
-    login = running.connection.link.welcome
+    called, begun, go_on = queue.SimpleQueue(), threading.Event(), threading.Event()
 
-    running.connection.link.welcome = object()
-    running.connection.invoke("COUNT")
-    running.connection.link.welcome = login
+    def slow(_):
+        begun.set()
+        assert go_on.wait(WAIT_S)
+
+    services.add("SLOW", slow)
+    services.add("COUNT", called.put)
+    running = Running(services=services).start()
+    running.connection.invoke("SLOW")
+    assert begun.wait(WAIT_S)
+
+    running.connection.invoke("COUNT")  # behind the one that runs
+    running.connection.connect_again()
+    go_on.set()
     running.end()
 
     assert called.empty()

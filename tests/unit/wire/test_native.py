@@ -215,10 +215,13 @@ def test_nothing_leaks():
             runs.append((pack, 51, 0, 1))
             assert compiled.message_columns(runs, 1023, lambda _: told) is None
 
+    def grown():
+        before = sys.getallocatedblocks()
+        work()
+        return sys.getallocatedblocks() - before
+
     work()
-    before = sys.getallocatedblocks()
-    work()
-    assert sys.getallocatedblocks() - before < 200
+    assert min(grown() for _ in range(3)) < 200  # what other threads take comes once
 
 
 def test_python_alone_does_without_the_compiled_loops():
