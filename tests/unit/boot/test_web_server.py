@@ -311,12 +311,12 @@ def test_a_file_is_sent_in_blocks_and_let_go_whoever_reads_it(serve, connect):
     made = []
 
     def give(_):
-        made.append(_Blocks(3 << 20))
+        made.append(_Blocks(8 << 20))
         return Answer(b"", stream=made[-1])
 
     server = serve(give)
     status, body, headers = _get(server, "/")
-    assert (status, len(body), headers["Content-Length"]) == (200, 3 << 20, str(3 << 20))
+    assert (status, len(body), headers["Content-Length"]) == (200, 8 << 20, str(8 << 20))
     assert _get(server, "/", method="HEAD")[1] == b""
     made.append(None)
     reader = connect(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
