@@ -127,11 +127,12 @@ def test_async_services_share_one_loop_and_their_deadlines_are_their_own(service
 
     async def meet(request):
         loops.add(asyncio.get_running_loop())
-        meeting.append(asyncio.get_running_loop().create_future())
+        mine = asyncio.get_running_loop().create_future()
+        meeting.append(mine)
         if len(meeting) == 2:
             for future in meeting:
                 future.set_result(None)
-        await meeting[int(request.data)]
+        await mine
         return request.data
 
     async def leave(_):
