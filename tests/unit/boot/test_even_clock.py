@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import time
 
 import pytest
@@ -137,6 +138,16 @@ def test_a_clock_that_cannot_be_read_when_the_node_begins_is_no_fault_of_an_impo
         clock.check()
 
 
+@pytest.fixture
+def _signals():
+    """A node's process hears them in its own way; that of the tests as before."""
+    before = {number: signal.getsignal(number) for number in (*node._STOPPING, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_signals")
 def test_a_node_does_not_boot_with_a_clock_that_cannot_be_read(monkeypatch, capsys, tmp_path):
     """It says why, though a line of its log cannot be written."""
     monkeypatch.setattr(compose.clock_ms, "_wall_ns", _unreadable)
