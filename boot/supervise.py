@@ -32,8 +32,8 @@ LOG_TAIL_LINES = 12
 _STANDBY: dict[bool, list[str]] = {False: [], True: ["--standby"]}
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _PROMPT_AFTER_S, _PROMPT_AGAIN_S = 0.3, 3.0
-"""Two signals of one kind sent at once arrive as one; the second follows after this. A process that
-had no turn meanwhile has one of them all the same, and gets another from time to time."""
+"""Two signals of one kind sent at once arrive as one; the second follows after this. They are one
+as well for a process that had no turn meanwhile, so another follows from time to time."""
 
 
 @dataclass(frozen=True, slots=True)
