@@ -19,12 +19,14 @@ from client_answers import Answers
 from client_frames import rows
 
 from hms.errors.tree import HmsError
+from hms.testing.ports import free_port
 from hms.wire import frames
 from hms.wire.frames import DELIVER_HEAD, Action, Kind
 from hms.wire.structures import Limits
 
-LIMITS = Limits(1 << 20, 1 << 22, 16, 1000, 10.0)
 WAIT_S = 60
+LIMITS = Limits(1 << 20, 1 << 22, 16, 1000, WAIT_S)
+"""A scripted node beats no heart: it must not be taken for lost while a test goes on."""
 
 
 class FakeNode(Answers):
@@ -37,7 +39,7 @@ class FakeNode(Answers):
         self._changed = threading.Condition()
         self._wake = os.eventfd(0)
         self._context = zmq.Context()
-        self._port = 0
+        self._port = free_port()  # nobody else is given it while it does not listen
         self._peer = b""
         self._is_over = False
         self._listen()
@@ -122,14 +124,13 @@ class FakeNode(Answers):
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.setsockopt(zmq.RCVHWM, 0)
         self._bind()
-        self._port = int(self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
 
     def _bind(self) -> None:
         """ZeroMQ gives a closed socket's port back a little later."""
         deadline = monotonic() + WAIT_S
         while True:
             try:
-                self._socket.bind(f"tcp://127.0.0.1:{self._port or '*'}")
+                self._socket.bind(f"tcp://127.0.0.1:{self._port}")
             except zmq.ZMQError:
                 if monotonic() > deadline:
                     raise

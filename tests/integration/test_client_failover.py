@@ -4,7 +4,7 @@ import queue
 from contextlib import ExitStack
 
 import pytest
-from client_rig import WAIT_S, FakeNode, fake_node, in_thread
+from client_rig import WAIT_S, FakeNode, fake_node, in_thread, patient
 
 import hms
 from hms.client.xa_resource import HmsResource
@@ -54,7 +54,8 @@ def test_a_send_is_not_repeated_at_another_log(nodes):
     first, second = nodes
     mute(first, Kind.SEND)
     with connect(nodes, request_timeout_s=BRIEF_S) as connection:
-        producer = connection.session().producer("orders")
+        with patient(connection):
+            producer = connection.session().producer("orders")
         future = producer.send_async(b"once")
         lose(first, Kind.SEND)
 
@@ -63,7 +64,8 @@ def test_a_send_is_not_repeated_at_another_log(nodes):
         assert doubt.value.fields["count"] == 1
         assert not second.kinds(Kind.SEND)
 
-        producer.send(b"new work")
+        with patient(connection):
+            producer.send(b"new work")
         assert len(second.kinds(Kind.SEND)) == 1
 
 
@@ -72,7 +74,8 @@ def test_a_send_in_doubt_tells_who_waits(nodes):
     first, second = nodes
     mute(first, Kind.SEND)
     with connect(nodes, request_timeout_s=BRIEF_S) as connection:
-        producer = connection.session().producer("orders")
+        with patient(connection):
+            producer = connection.session().producer("orders")
         ended = in_thread(lambda: producer.send_many([b"a", b"b"]))
         lose(first, Kind.SEND)
 
@@ -116,8 +119,10 @@ def test_a_commit_is_in_doubt_at_another_log(nodes):
     first, second = nodes
     mute(first, Commit)
     with connect(nodes, request_timeout_s=BRIEF_S) as connection:
-        session = connection.session(transacted=True)
-        session.producer("orders").send(b"TRANSFER")
+        with patient(connection):
+            session = connection.session(transacted=True)
+            producer = session.producer("orders")
+            producer.send(b"TRANSFER")
         ended = in_thread(session.commit)
         first.wait(lambda: first.requests(Commit))
         first.drop()
@@ -125,8 +130,9 @@ def test_a_commit_is_in_doubt_at_another_log(nodes):
         error = ended.get(timeout=WAIT_S)
         assert isinstance(error, hms.CommitInDoubt)
         assert error.fields["commit"] == 1
-        session.producer("orders").send(b"next")
-        session.commit()
+        with patient(connection):
+            producer.send(b"next")
+            session.commit()
         assert [one.number for one in second.requests(Commit)] == [2]
 
 
@@ -197,8 +203,9 @@ def test_a_branch_is_committed_at_its_own_log_only(nodes):
     errors: queue.Queue[hms.HmsError] = queue.Queue()
     xid = Xid(9, b"transfer", b"hms")
     with connect(nodes, request_timeout_s=BRIEF_S, exception_listener=errors.put) as connection:
-        rm = HmsResource(connection, connection.session(xa=True))
-        assert rm.xa_start(xid) == rm.xa_end(xid) == rm.xa_prepare(xid) == XA_OK
+        with patient(connection):
+            rm = HmsResource(connection, connection.session(xa=True))
+            assert rm.xa_start(xid) == rm.xa_end(xid) == rm.xa_prepare(xid) == XA_OK
         first.drop()
         errors.get(timeout=WAIT_S)
 

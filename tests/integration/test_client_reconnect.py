@@ -213,7 +213,7 @@ def test_a_silent_node_is_taken_for_lost(errors):
         connection = hms.connect(node.address, exception_listener=errors.put)
 
         assert isinstance(errors.get(timeout=WAIT_S), hms.ConnectionLost)
-        assert Kind.HEARTBEAT in [kind for kind, _ in node.heard]
+        assert node.wait(lambda: node.kinds(Kind.HEARTBEAT))
         connection.close()
 
 

@@ -9,6 +9,7 @@ from client_rig import WAIT_S, FakeNode
 import hms
 import tpmon
 from field_buffer import FieldBuffer
+from hms.client import settlement
 from hms.wire import structures
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import Browse, CallHead, OpenConsumer, OpenSession, ResultHead
@@ -49,7 +50,7 @@ def test_a_message_goes_out_and_comes_back_through_the_hms_functions(node):
     receiver = hms.hms_create_receiver(session, "orders", "c1")
     node.deliver((7, b"answer"))
 
-    got = hms.hms_recvex(receiver, 5)
+    got = hms.hms_recvex(receiver, WAIT_S)
 
     assert hms.hms_get_property(message, "$MessageID")[1] == "000000000001"
     assert hms.hms_get_property(message, "Month") == (hms.HMS_SHORT, 5)
@@ -99,14 +100,15 @@ def test_a_transacted_session_commits_and_rolls_back(node):
 
 
 @pytest.mark.usefixtures("connected")
-def test_the_acknowledgement_modes_of_tmax_are_those_of_the_session(node):
+def test_the_acknowledgement_modes_of_tmax_are_those_of_the_session(node, monkeypatch):
     """HMS_DUPS_OK_ACK is lazy (F-B3), and without meaning in a transacted session (F-B5)."""
+    monkeypatch.setattr(settlement, "LAZY_TICK_S", 10 * WAIT_S)  # their number alone decides
     lazy = hms.hms_create_session("hms01", hms.HMS_NORMAL_SESSION, hms.HMS_DUPS_OK_ACK)
     both = hms.hms_create_session("hms01", hms.HMS_TRANSACTED_SESSION, hms.HMS_DUPS_OK_ACK)
     receiver = hms.hms_create_receiver(lazy, "orders", "c1")
     node.deliver(*((number, b"x") for number in range(1, 12)))
     for _ in range(11):
-        hms.hms_recvex(receiver, 5)
+        hms.hms_recvex(receiver, WAIT_S)
 
     node.wait(lambda: node.settled(Action.ACKNOWLEDGE) == list(range(1, 11)))
 

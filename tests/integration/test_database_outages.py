@@ -129,9 +129,10 @@ def test_a_server_that_stays_away_ends_the_store_with_the_reason(own_postgres, t
 def test_after_a_while_without_an_answer_new_messages_are_refused_with_the_reason(database_place):
     """Senders must not pile up behind a database that is away; short silences they only wait."""
     found, _ = database_place.started(dataclasses.replace(DATABASE, retry_s=0.0001))
-    found._outage._limit_s = 0.5
+    found._outage._limit_s = 60
     found._outage.failed("no route")
     assert found.sends_refused() is None
+    found._outage._limit_s = 0.5
 
     told = wait_until(found.sends_refused)
 
