@@ -37,6 +37,7 @@ Tls = tuple[str | None, str | None, str | None]
 """Files: the authority's certificate, the client's own, its key."""
 NO_TLS: Final[Tls] = (None, None, None)
 LIMIT_MIN_S: Final = 0.5
+_NO_LEASE: Final = "requested lease not found"
 _LEAST, _BAD = (3, 4, 0), ((3, 5, 0), (3, 5, 2))
 
 
@@ -217,7 +218,12 @@ class EtcdArbiter:
         return str(said["ID"])
 
     def _revoke(self, lease: str) -> None:
-        self._ask("kv/lease/revoke", {"ID": lease})
+        """End a lease; of one that has ended already nothing is left to do."""
+        try:
+            self._ask("kv/lease/revoke", {"ID": lease})
+        except ArbiterUnavailable as fault:
+            if _NO_LEASE not in str(getattr(fault.__cause__, "detail_text", "")):
+                raise
 
     def _ask(self, path: str, said: dict[str, Any]) -> Any:
         """Whatever fails, also an answer that is none: unknown."""
