@@ -9,7 +9,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from importlib import resources
 from pathlib import Path
@@ -20,8 +20,9 @@ from hms.testing.clusters import make_cluster, node_names
 from hms.testing.ports import free_port
 from hms.testing.toml_text import to_toml
 
-BOOT_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 40.0
+BOOT_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 90.0
+"""drain_s is 30 s, servers and log come behind it, and a test's machine may be busy."""
 HEARTBEAT_S = 5.0
 ConfigSource = Mapping[str, Any] | str | Path | None
 
@@ -96,6 +97,7 @@ class TestNode:
                     env=_environment(),
                     start_new_session=True,
                 )
+            self._pid = self._process.pid  # a boot that is interrupted is ended by it
             os.close(writer)
             writer = -1
             self._await_ready(reader)
@@ -103,7 +105,8 @@ class TestNode:
             os.close(reader)
             if writer >= 0:
                 os.close(writer)
-        self._pid = _node_pid(self._process.pid) if self._prefix else self._process.pid
+        if self._prefix:
+            self._pid = _node_pid(self._process.pid)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """SIGTERM: drain and stop; the exit code."""
@@ -174,7 +177,8 @@ class TestNode:
     def _end(self, number: int, timeout_s: float) -> int:
         if self._process is None or self._process.poll() is not None:
             return self._process.returncode if self._process is not None else 0
-        os.kill(self._pid, number)
+        with suppress(ProcessLookupError):  # the program that runs it has still to end
+            os.kill(self._pid, number)
         return self._process.wait(timeout_s)
 
 
@@ -220,9 +224,9 @@ def node(
             yield running
         finally:
             for one in running.nodes:
-                if one.is_running:
+                with suppress(NodeNotRunning, ProcessLookupError):  # it may end just now
                     one.resume()
-                    one.kill()
+                one.kill()
 
 
 _SMALL = {

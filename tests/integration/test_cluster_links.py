@@ -232,7 +232,7 @@ def test_a_connection_that_was_made_again_unnoticed_begins_the_link_anew(rig):
 
 def test_a_dead_connection_that_only_one_side_can_see_is_replaced(make_rig):
     """A firewall forgot it: what one node says is swallowed, without an end or an error."""
-    rig = make_rig(heartbeat_s=0.5)
+    rig = make_rig(heartbeat_s=1.0)
     with DeadEnds(rig.addresses[2]) as way:
         rig.start(1, peers=rig.peers_of(1, {2: way.address}))
         rig.start(2)

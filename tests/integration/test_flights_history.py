@@ -5,7 +5,7 @@ import pytest
 from bench.flights import WEEK, flights, in_week, prove
 from hms.history import session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 DAYS = ("13", "14", "15")
 

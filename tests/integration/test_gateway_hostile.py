@@ -232,7 +232,7 @@ def test_a_peer_whose_connection_is_closed_is_lost_at_once_behind_what_it_sent(
 def test_a_peer_whose_libzmq_is_silent_is_lost_and_a_busy_one_is_kept():
     """What was delivered to a dead client goes to another one, not what a busy one works on."""
     with (
-        running(heartbeat_s=1) as rig,
+        running(heartbeat_s=3) as rig,  # the busy one's libzmq may get no processor for a second
         client_of(rig.endpoints[0]) as busy,
         socket.create_connection(("127.0.0.1", _port_of(rig)), timeout=WAIT_S) as silent,
     ):

@@ -17,7 +17,7 @@ from hms.errors.catalogue import (
 from hms.history import count_events, preview, replay
 from hms.history.ledger import forget_run, known_runs
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

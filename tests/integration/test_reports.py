@@ -12,8 +12,9 @@ from hms.history.command import history
 from hms.history.reports.every import REPORTS
 from hms.history.reports.table import Asked
 from hms.records import Cause, RecordType, group, ranges
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CONFIG = {
     "hms": {
@@ -238,6 +239,19 @@ def test_an_audit_that_does_not_add_up_ends_with_a_code_of_its_own(spark, tmp_pa
     assert "is there more than once" in told.output
 
 
+def _is_at_rest(nodes, waiting):
+    """Nothing is on its way, and each knows that the other one asks for no more."""
+    told = []
+    for one in nodes:
+        with hms.connect(one.address) as connection:
+            told.append(connection.administer("cluster.status"))
+    queues = [status["queues"][0] for status in told]
+    elsewhere = [known for queue in reversed(queues) for known in queue["elsewhere"].values()]
+    has_told = elsewhere == [{"length": one["length"], "consumers": 0} for one in queues]
+    is_all_there = sum(one["length"] for one in queues) == waiting
+    return has_told and is_all_there and not any(status["undecided"] for status in told)
+
+
 def test_the_audits_of_two_nodes_add_up_when_messages_moved(spark):
     """P9: what a node gave to another one has left it, and is accounted for at both."""
     config = {"hms": {"queue": {"orders": {"GLOBAL": "Y"}}}}
@@ -249,6 +263,7 @@ def test_the_audits_of_two_nodes_add_up_when_messages_moved(spark):
                 other.producer(hms.Queue("orders")).send_many([hms.Message(b"x")] * 50)
             for _ in range(30):
                 assert consumer.receive(timeout_s=60) is not None
+        wait_until(lambda: _is_at_rest(first.nodes, 20))
         made = [report(spark, n.store, "audit", address=n.address) for n in first.nodes]
     one, two = (rows_of(each)["queue:orders"] for each in made)
 

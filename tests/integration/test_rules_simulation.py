@@ -13,7 +13,7 @@ from hms.client.letter_rules.rules_handler import RulesHandler
 from hms.client.letter_rules.rules_table import read_table
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CONFIG = {"hms": {"queue": {"orders": {}, "bills": {}, "late": {}}}}
 REASONS = ("QUEUE_FULL", "DECODE_ERROR", "NOT_AUTHORIZED", "REJECTED")

@@ -28,7 +28,7 @@ from hms.history.segments import sealed, survey
 from hms.store.journal.confirmed_place import ConfirmedPlace, Place, begin_place
 from hms.store.journal.disk import REAL_DISK
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 MODULE = vars(sys.modules["hms.history.archive"])
 """Of the module; the name itself is that of its function."""
 

@@ -14,7 +14,7 @@ from hms.history.archive_place import LocalPlace
 from hms.history.erasing import Erasure
 from hms.history.manifest import load_manifest, store_manifest
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 MARCH = "Month = 3"
 
 

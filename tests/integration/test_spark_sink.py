@@ -8,7 +8,7 @@ import hms
 import hms.testing
 from hms.history.sink_link import CHUNK_ROWS
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CONFIG = {
     "hms": {
@@ -155,7 +155,7 @@ def test_a_stream_sends_each_event_once_over_restarts(spark, node, tmp_path):
             .start()
         )
         try:
-            assert query.awaitTermination(90)
+            assert query.awaitTermination(240)
         finally:
             query.stop()
 

@@ -17,7 +17,7 @@ from hms.store.journal.disk import REAL_DISK, RealDisk
 from hms.store.journal.segment_trim import trim
 from hms.wire.packed_messages import Head, encode_head
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from history_rig import ORDERS, START_MS, batch, begin, write
 from hms.history import archive
 from hms.records import RecordType, ranges
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def run(spark, path, checkpoint, take, **options):
         .start()
     )
     try:
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(240)
     finally:
         query.stop()
 

@@ -15,7 +15,7 @@ from hms.history.watch import watch
 from hms.records import Cause, RecordType, ranges
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CONFIG = {"hms": {"queue": {"alerts": {}}}}
 RULE = "queue:orders sent >= 50"

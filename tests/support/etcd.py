@@ -65,7 +65,7 @@ class Etcd:
         first, last = prefix.encode(), prefix.encode()[:-1] + bytes([prefix.encode()[-1] + 1])
         coded = [base64.b64encode(one).decode() for one in (first, last)]
         asked = json.dumps({"key": coded[0], "range_end": coded[1]}).encode()
-        with urllib.request.urlopen(f"{self.url}/v3/kv/range", asked, timeout=10) as said:
+        with urllib.request.urlopen(f"{self.url}/v3/kv/range", asked, timeout=60) as said:
             return [(one["key"], one.get("value")) for one in json.load(said).get("kvs", [])]
 
     def stop(self):

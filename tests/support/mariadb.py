@@ -99,7 +99,7 @@ class Server:
             user="root",
             database=database or None,
             autocommit=True,
-            connect_timeout=10,
+            connect_timeout=60,
             ssl_disabled=True,
         )
 
