@@ -12,7 +12,7 @@ import pytest
 
 from hms.testing.ports import free_port
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 BRIEF = ["--election-timeout", "100", "--heartbeat-interval", "20"]
 """So that a lease may be as short as a second."""
 

@@ -11,7 +11,7 @@ from hms.testing.ports import free_port
 from tests.support.waiting import wait_until
 
 READY = b"serving client traffic"
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 HERE = (("127.0.0.1", ()),) * 3
 
 

@@ -17,7 +17,7 @@ import pytest
 from hms.testing.ports import free_port
 from tests.support.server_data import copied, kept_folder
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 NO_AIO = ("--innodb-use-native-aio=0",)
 """The kernel has few places for it, and several servers run at once."""
 SETTINGS = (
@@ -99,7 +99,7 @@ class Server:
             user="root",
             database=database or None,
             autocommit=True,
-            connect_timeout=60,
+            connect_timeout=30,
             ssl_disabled=True,
         )
 

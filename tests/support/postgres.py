@@ -18,7 +18,7 @@ import pytest
 from hms.testing.ports import free_port
 from tests.support.server_data import copied, kept_folder
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "40",
@@ -96,7 +96,7 @@ class Server:
             pause.wait(0.05)
 
     def _answers(self):
-        with contextlib.suppress(psycopg.Error), psycopg.connect(self.url, connect_timeout=2):
+        with contextlib.suppress(psycopg.Error), psycopg.connect(self.url, connect_timeout=10):
             return True
         return False
 
