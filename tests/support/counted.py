@@ -1,5 +1,7 @@
-"""Locks that count what the interpreter does under each of their holds."""
+"""Locks that count what the interpreter does under each of their holds. No garbage is looked for
+then: what its callbacks and finalizers do is not the holder's."""
 
+import gc
 import sys
 
 
@@ -10,6 +12,7 @@ class Counted:
         self.calls = self.most = 0
 
     def __enter__(self):
+        self._thresholds = _collect_nothing()
         self.calls = 0
         sys.setprofile(self._count)
 
@@ -20,6 +23,7 @@ class Counted:
     def __exit__(self, *_):
         sys.setprofile(None)
         self.most = max(self.most, self.calls)
+        gc.set_threshold(*self._thresholds)
 
 
 class CountedSteps:
@@ -29,6 +33,7 @@ class CountedSteps:
         self.steps = self.most = 0
 
     def __enter__(self):
+        self._thresholds = _collect_nothing()
         self.steps, self._before = 0, sys.gettrace()
         sys.settrace(self._begin)
 
@@ -43,3 +48,11 @@ class CountedSteps:
     def __exit__(self, *_):
         sys.settrace(self._before)
         self.most = max(self.most, self.steps)
+        gc.set_threshold(*self._thresholds)
+
+
+def _collect_nothing():
+    """From here on, also where the holder has garbage looked for again; the thresholds before."""
+    before = gc.get_threshold()
+    gc.set_threshold(0)
+    return before
