@@ -207,7 +207,8 @@ def node(
     a server process; python_path: where those are found; command_prefix: runs the node under
     another program; nodes: so many form a cluster, `.nodes` has them all, the first one is given.
     """
-    with tempfile.TemporaryDirectory(prefix="hms-test-") as folder:
+    # Servers of a node that was killed may write there until they notice.
+    with tempfile.TemporaryDirectory(prefix="hms-test-", ignore_cleanup_errors=True) as folder:
         where = Path(folder)
         running = TestNode(
             where,
