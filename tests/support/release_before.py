@@ -24,7 +24,7 @@ class Release:
         """What stands before a command of Python, so that it imports this release."""
         return ["env", f"PYTHONPATH={self.folder}"]
 
-    def run(self, *words, timeout_s=250):
+    def run(self, *words, timeout_s=300):
         """Its output; a program that fails says why."""
         line = [*self.prefix, sys.executable, "-P", *map(str, words)]
         done = subprocess.run(
