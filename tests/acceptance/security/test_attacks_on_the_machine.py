@@ -32,14 +32,14 @@ from hms.server.logins.security_document import SecuritySettings, UserEntry
 from hms.wire import frames
 from hms.wire import structures as wire
 from hms.wire.frames import Kind, frame
-from tests.acceptance.security.test_attacks import resident, sampled
+from tests.acceptance.security.test_attacks import raw, resident, sampled
 from tests.acceptance.security.test_encrypted import Place
 from tests.acceptance.test_clock_steps import WallClock
 from tests.support import zmtp
 from tests.support.hello import hello_of
 from tests.support.login_times import ATTACKS_FULL
 from tests.support.secured import PASSWORD, document, secured_node
-from tests.support.waiting import wait_until
+from tests.support.waiting import drained, wait_until
 
 REPLACE = msgspec.structs.replace
 MIB = 1 << 20
@@ -98,7 +98,7 @@ class Honest:
     def goes_on(self, count=50):
         """So many more have come."""
         target = len(self.times_ms) + count
-        wait_until(lambda: len(self.times_ms) >= target or self.fault, timeout_s=60)
+        wait_until(lambda: len(self.times_ms) >= target or self.fault, timeout_s=200)
         assert self.fault is None, self.fault
 
     def end(self):
@@ -158,15 +158,6 @@ def test_at_02_two_hundred_unfinished_messages_stay_below_the_ceiling(told):
     assert before + most[0] < CEILING
 
 
-def raw(node, number):
-    """A connection that has said HELLO, by hand."""
-    made = zmtp.connect(node.address)
-    envelope, body = frame(Kind.HELLO, wire.encode(hello_of(number)), 1)
-    made.sendall(zmtp.part(envelope, is_last=False) + zmtp.part(body, is_last=True))
-    made.recv(1)
-    return made
-
-
 # another user of the machine
 
 STRANGER = """
@@ -205,7 +196,7 @@ if port:
     heard = b""
     while True:
         caller, _ = listening.accept()
-        caller.settimeout(5)
+        caller.settimeout(60)
         try:
             caller.sendall(bytes.fromhex(sys.argv[4]))
             while len(heard) < 1 << 20 and (more := caller.recv(65536)):
@@ -262,7 +253,7 @@ def test_at_05_another_user_of_the_machine_gets_neither_the_socket_nor_a_passwor
 WRONG = 10_000 if ATTACKS_FULL else 500
 
 
-@pytest.mark.timeout(600 if ATTACKS_FULL else 120)
+@pytest.mark.timeout(600 if ATTACKS_FULL else 300)
 @pytest.mark.parametrize("addresses", [1, 50])
 def test_at_13_beside_a_flood_of_wrong_logins_a_node_serves_the_others(tmp_path, told, addresses):
     """With the limits that are the default; and a user logs in by password meanwhile."""
@@ -282,6 +273,7 @@ def test_at_13_beside_a_flood_of_wrong_logins_a_node_serves_the_others(tmp_path,
         options = {"stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
         flood = stack.enter_context(subprocess.Popen(command, **options))
         stack.callback(flood.kill)
+        flooded_at = time.monotonic()
         assert flood.stdout.readline() == "begun\n"
         for _ in range(WRONG // 500):
             honest.goes_on(500)
@@ -290,6 +282,7 @@ def test_at_13_beside_a_flood_of_wrong_logins_a_node_serves_the_others(tmp_path,
         login_s = time.perf_counter() - began
         flood.terminate()
         attempts = int(flood.stdout.read())
+        minutes = (time.monotonic() - flooded_at) / 60
         beside = honest.times_ms[first:]
         honest.end()
         wait_until(lambda: resident(node) - size < 64 * MIB, timeout_s=30)
@@ -306,7 +299,7 @@ def test_at_13_beside_a_flood_of_wrong_logins_a_node_serves_the_others(tmp_path,
         p50_ms=round(statistics.median(beside), 2),
     )
     most_hashes = min(strict.failures_per_user, addresses * strict.failures_per_address)
-    assert 0 < hashes <= 3 * most_hashes  # as many again in each minute
+    assert 0 < hashes <= (2 + minutes) * most_hashes  # as many again in each minute
     assert most[0] < 64 * MIB
 
 
@@ -414,15 +407,17 @@ def test_at_41_a_node_without_room_lets_nobody_in_who_may_not_and_keeps_what_it_
                     refusals.append(type(fault).__name__)
         has_gone_on = node.is_running
         if has_gone_on:
-            resource.prlimit(node.pid, kind, was)
+            with suppress(ProcessLookupError, hms.HmsError):  # it may have ended just now
+                resource.prlimit(node.pid, kind, was)
             wait_until(lambda: not node.is_running or comes_in(node), timeout_s=60)
-            has_gone_on = node.is_running  # or it was about to stop
+            has_gone_on = node.is_running and "the node stops" not in node.log
         if not has_gone_on:
+            node.wait()
             assert "the node stops" in node.log
             node.boot()
         with hms.connect(node.address) as own, own.session() as session:
             inn = session.consumer(hms.Queue("orders"))
-            found = [one.body[:20] for one in iter(lambda: inn.receive(timeout_s=2), None)]
+            found = [one.body[:20] for one in drained(own, inn)]
         done = CliRunner().invoke(main, ["audit", "verify", "--config", str(node.config_file)])
     told(
         41,
@@ -544,6 +539,7 @@ def test_at_39_a_flood_of_denials_is_slowed_and_takes_little_of_the_log(tmp_path
         with denied_beside(node, window, DENIED_FOR_S) as beside:
             honest.goes_on(1)
             first = len(honest.times_ms)
+            honest.goes_on(1)
         beside_ms = honest.times_ms[first:]
         honest.end()
     told(
@@ -574,7 +570,7 @@ def proof(node, number, *, resume=b"", password=""):
         hello = hello_of(number, protocol=2, mechanisms=("PASSWORD",), resume=resume)
         wild.send_multipart(frame(Kind.HELLO, wire.encode(hello), 1))
         while True:
-            assert wild.poll(20_000)
+            assert wild.poll(60_000)
             parts = wild.recv_multipart()
             envelope = frames.decode_envelope(parts, 1 << 20)
             if envelope.kind is Kind.WELCOME:
@@ -596,7 +592,7 @@ def test_at_43_a_clock_set_by_a_day_ends_no_ban_no_token_and_no_throttle(tmp_pat
     clock = WallClock(tmp_path)
     steps = []
     with secured_node(tmp_path, held, command_prefix=clock.prefix) as node:
-        login = {"user": "v", "password": PASSWORD, "connect_timeout_s": 10, "reconnect": False}
+        login = {"user": "v", "password": PASSWORD, "connect_timeout_s": 60, "reconnect": False}
         with hms.connect(node.address) as own:
             asked = {"by": "user", "value": "v", "seconds": 3600}
             own.administer("client.ban", asked)
@@ -616,7 +612,7 @@ def test_at_43_a_clock_set_by_a_day_ends_no_ban_no_token_and_no_throttle(tmp_pat
             own.administer("client.unban", {"by": "user", "value": "v"})
             for offset_s in (DAY_S, -DAY_S):
                 clock.set(offset_s)
-                hms.connect(node.address, token=token, connect_timeout_s=10).close()
+                hms.connect(node.address, token=token, connect_timeout_s=60).close()
     told(43, steps_s=(DAY_S, -DAY_S), throttled=steps, banned=type(banned.value).__name__)
     assert steps[0] >= 1
     assert steps[1:] == [2, 2, 2]
