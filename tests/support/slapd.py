@@ -128,10 +128,10 @@ class Slapd:
     """which: of the certificates of an Authority in the same folder."""
 
     def __init__(self, folder, which="good"):
-        self._folder, self._process = Path(folder), None
+        self.folder, self._process = Path(folder), None
         self.port, self.tls_port = free_port(), free_port()
-        self._conf = self._folder / f"slapd-{which}.conf"
-        database = self._folder / f"db-{which}"
+        self._conf = self.folder / f"slapd-{which}.conf"
+        database = self.folder / f"db-{which}"
         database.mkdir()
         text = CONF.format(
             folder=folder,
@@ -141,13 +141,13 @@ class Slapd:
             password=MANAGER_PASSWORD,
         ).replace(f"{folder}/db\n", f"{database}\n")
         self._conf.write_text(text)
-        ldif = self._folder / "people.ldif"
+        ldif = self.folder / "people.ldif"
         ldif.write_text(LDIF)
         path = os.environ["PATH"] + ":/usr/sbin"
         slapadd = shutil.which("slapadd", path=path)
         subprocess.run([slapadd, "-f", self._conf, "-l", ldif], check=True, capture_output=True)
         self._program = shutil.which("slapd", path=path)
-        self._log = self._folder / f"slapd-{which}.log"
+        self._log = self.folder / f"slapd-{which}.log"
 
     @property
     def log(self):

@@ -11,6 +11,7 @@ from hms.boot.cli import main
 from hms.boot.cli.erasing_segments import Segments
 from hms.boot.security_file import load_security
 from hms.history.seals import seal
+from tests.support.files_with import files_with
 from tests.support.login_times import ATTACKS_FULL
 from tests.support.secured import PASSWORD, document, secured_node
 
@@ -228,8 +229,7 @@ def test_what_cannot_be_looked_at_is_told(node, tmp_path):
 
 def holding(said, *folders):
     """The files that have these bytes."""
-    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
-    return [file.name for file in files if said in file.read_bytes()]
+    return [file.name for file in files_with(lambda data: said in data, *folders)]
 
 
 def test_what_a_user_sent_and_owns_is_erased_and_forgotten(node):

@@ -117,6 +117,10 @@ def test_the_anchor_of_the_audit_is_sent_by_a_command(tmp_path):
         assert "ended with 3" in said
 
 
+def alerts(connection):
+    return [one["alert"] for one in connection.administer("alert.list")["active"]]
+
+
 def test_a_debugger_is_let_in_with_an_alert(tmp_path):
     """allow_debugger: for a fault that is to be found; else no core file, and nobody looks in."""
     for is_allowed in (False, True):
@@ -126,9 +130,10 @@ def test_a_debugger_is_let_in_with_an_alert(tmp_path):
             (line,) = [one for one in limits if one.startswith("Max core file size")]
             assert (line.split()[4] != "0") is is_allowed
             with hms.connect(node.address) as own:
+                if is_allowed:
+                    wait_until(lambda c=own: "debugger_allowed" in alerts(c))
                 wait_until(lambda c=own: c.administer("status")["uptime_s"] > LOOKS_S)
-                active = [one["alert"] for one in own.administer("alert.list")["active"]]
-            assert ("debugger_allowed" in active) is is_allowed
+                assert ("debugger_allowed" in alerts(own)) is is_allowed
             node.stop()
 
 
