@@ -64,8 +64,9 @@ DIFFERENCES_SHOWN = 500
 NO_LOGIN = (1 << 32) - 1
 """What the kernel says of a process that nobody's login has begun."""
 RENEW_EVERY_S = 10.0
-RENEW_AGAIN_S = 600.0
 """A thousand users who come back together cost a few versions of the file, not one each."""
+RENEW_TRIES, RENEW_AGAIN_S = 3, 600.0
+"""A command may be changing the file just then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,8 @@ class Securing:
         self._renewed: dict[str, tuple[str, str]] = {}
         """Hashes that are to be kept: by user, the stored one and the one in its place."""
         self._renew_at = self._refused_until = float("-inf")
+        self._refusals = 0
+        """How often in a row it was tried to keep them, and they could not be written."""
         self._unmarked: tuple[int, int, int] | None = None
         self._rejected = ""
         self._document = load_security(path)
@@ -284,8 +287,8 @@ class Securing:
         self._renewed[user] = stored, fresh
 
     def _write_renewed(self) -> None:
-        """Passwords whose hashes cost too little, RENEW_EVERY_S apart. What cannot be written is
-        said, and comes again with another login."""
+        """Passwords whose hashes cost too little, RENEW_EVERY_S apart. What cannot be written, in
+        RENEW_TRIES, is said, and comes again with another login."""
         if not self._renewed or time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + RENEW_EVERY_S
@@ -303,8 +306,12 @@ class Securing:
             if self._is_writer():
                 self._write(change, BY_NODE)
         except HmsError as error:
+            self._refusals += 1
+            if self._refusals < RENEW_TRIES:
+                return
             log.warning("hashes of passwords that cost too little are not renewed: %s", error)
             self._refused_until = time.monotonic() + RENEW_AGAIN_S
+        self._refusals = 0
         for user in taken:
             del self._renewed[user]
 

@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
-from hms.boot.security_file import change_security, load_security
+from hms.boot.security_file import change_security, load_security, save_security
+from hms.server.logins import document_changes as changes
 from hms.server.logins.passwords import is_weaker, verify
+from tests.acceptance.security.test_attacks import FileNode
 from tests.support.secured import PASSWORD, cheap_hash, document, secured_node
 from tests.support.waiting import wait_until
 
@@ -94,6 +96,20 @@ def test_a_hash_that_was_changed_meanwhile_is_left_alone(tmp_path):
         held = load_security(node.security)
         assert held.user["v"].password == other
         assert verify(held.user["u"].password, b"another pass phrase")
+
+
+def test_a_hash_is_renewed_behind_a_command_that_changes_the_file(tmp_path, monkeypatch):
+    """It was given up for ten minutes."""
+    monkeypatch.setattr("hms.boot.securing.RENEW_EVERY_S", 0.0)
+    path, fresh = tmp_path / "security.toml", cheap_hash("renewed")
+    save_security(path, dearer())
+    node = FileNode(path)
+    node.securing.renew("u", cheap_hash(), fresh)
+    change_security(path, lambda d: changes.create_role(d, "r"), saved=node.securing.look)
+    assert load_security(path).user["u"].password == cheap_hash()
+    node.securing.look()
+    assert load_security(path).user["u"].password == fresh
+    node.securing.close()
 
 
 def test_the_anchor_of_the_audit_is_sent_by_a_command(tmp_path):
