@@ -14,8 +14,8 @@ from cut_wire import cut_wire
 
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
-from tests.acceptance.ha_rig import WAIT_S, begin_copies, connect, ended
-from tests.acceptance.pair_rig import arbiter
+from tests.acceptance.ha_rig import WAIT_S, begin_copies, connect, ended, switch_over
+from tests.acceptance.pair_rig import LEASE_S, arbiter
 from tests.support.waiting import wait_until
 
 NAMES = ("a", "b", "c")
@@ -45,8 +45,9 @@ class Cable:
     def heal(self):
         """It is whole again."""
         if self._is_cut:
+            self._reset()  # while nothing passes: bytes are missing
             self._is_cut = False
-            self._reset()
+            self._reset()  # what was accepted meanwhile leads nowhere
 
     def close(self):
         """No connection more."""
@@ -185,8 +186,7 @@ class Copies:
         """Another machine leads, as planned; its name."""
         before = self.leader
         to = to or next(name for name in NAMES if name != before)
-        with self.direct() as operator:
-            operator.administer("replica.switchover", {"to": to})
+        switch_over(self.nodes.values(), to=to)
         wait_until(lambda: self.leader == to, WAIT_S)
         self.wait_for_all()
         return to
@@ -213,10 +213,10 @@ class Copies:
 
 
 @contextmanager
-def copies_in(folder, **config):
+def copies_in(folder, lease_s=LEASE_S, **config):
     """Three copies, none of them booted, with an etcd of their own."""
     with ExitStack() as stack:
-        decided_by = stack.enter_context(arbiter(folder))
+        decided_by = stack.enter_context(arbiter(folder, lease_s))
         made = Copies(folder, decided_by, stack, config)
         stack.enter_context(ended(list(made.nodes.values())))
         yield made

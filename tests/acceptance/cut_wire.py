@@ -111,8 +111,7 @@ class CutWire:
     def _run(self):
         ends = {}
         while not self._is_over:
-            ready, _, _ = select.select([self._listener, self._woken, *ends], [], [])
-            for one in ready:
+            for one in _readable([self._listener, self._woken, *ends]):
                 if one is self._listener:
                     self._accept(ends)
                 elif one in ends:
@@ -156,6 +155,14 @@ class CutWire:
                     self._passed[way], self._is_lost[way] = None, True
         with suppress(OSError):
             other.sendall(data)
+
+
+def _readable(sockets):
+    """Those that there is something to read of, or that have ended; it waits for one."""
+    poll, by_number = select.poll(), {one.fileno(): one for one in sockets}
+    for number in by_number:  # select() refuses a descriptor above 1023
+        poll.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in poll.poll()]
 
 
 @contextmanager

@@ -115,7 +115,7 @@ class Group:
     """Machines a, b and c. endpoints: the arbiter's, as each of them has it; hosts: where other
     machines find them, with keys when that is no loopback; prefixes: what runs their programs."""
 
-    def __init__(self, folder, endpoints, prefixes, hosts=None):
+    def __init__(self, folder, endpoints, prefixes, hosts=None, lease_s=LEASE_S):
         domain = {"name": f"faults{next(_groups)}-{os.getpid()}"}
         replicas = {}
         for name in NAMES:
@@ -135,7 +135,7 @@ class Group:
                 "domain": domain,
                 "hms": QUEUES,
                 "node": {"node1": node},
-                "arbiter": {"kind": "etcd", "endpoints": endpoints[name], "lease_s": LEASE_S},
+                "arbiter": {"kind": "etcd", "endpoints": endpoints[name], "lease_s": lease_s},
                 "replica": replicas,
             }
             self.nodes[name] = TestNode(own, own / "store", told, (), (), prefixes[name])
@@ -193,9 +193,9 @@ def _children(pid):
 
 
 @contextmanager
-def group_in(folder, endpoints, prefixes, hosts=None):
+def group_in(folder, endpoints, prefixes, hosts=None, lease_s=LEASE_S):
     """Three copies that all count."""
-    made = Group(folder, endpoints, prefixes, hosts)
+    made = Group(folder, endpoints, prefixes, hosts, lease_s)
     with ended(list(made.nodes.values())):
         made.wait_for_all()
         yield made

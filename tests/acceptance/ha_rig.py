@@ -1,15 +1,19 @@
 """What the tests of take-overs share: a sender that keeps what was confirmed, and who counts."""
 
+import re
 import subprocess
 import sys
 import threading
 from contextlib import contextmanager
 
 import hms
+from tests.support.waiting import wait_until
 from tests.support.warm_nodes import run_command
 
 WAIT_S = 60
 QUEUES = {"queue": {"orders": {}, "held": {}}}
+NOT_NOW = re.compile("silent for|was silent|lacks a part|could be granted the next epoch")
+"""Why a move is refused where the other machine, or the arbiter, stood still just then."""
 
 
 def connect(*nodes, **options):
@@ -79,8 +83,43 @@ class Sender(threading.Thread):
 def hms_command(one, *words):
     """What the command line says, with the configuration of a machine."""
     command = [sys.executable, "-m", "hms.boot", *words, "--config", str(one.config_file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    limit_s = 3 * WAIT_S  # longer than a command waits itself
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     return done.returncode, done.stdout + done.stderr
+
+
+def switch_over(nodes, *, has_begun=lambda: False, **asked):
+    """Order a move, and again where the other machine stood still just then, as an operator does;
+    what was told, nothing where the machine ended before its answer was read. has_begun: a move
+    that was refused afterwards is not ordered again."""
+
+    def order():
+        with connect(*nodes) as operator:
+            before = operator.administer("status")["replication"]["epoch"]
+            try:
+                return [operator.administer("replica.switchover", asked)]
+            except hms.SwitchoverRefused as fault:
+                if has_begun() or not NOT_NOW.search(str(fault)):
+                    raise
+            except hms.ConnectionLost:
+                with connect(*nodes) as later:
+                    if later.administer("status")["replication"]["epoch"] > before:
+                        return [{}]
+        return []
+
+    (told,) = wait_until(order, 2 * WAIT_S, pause_s=0.2)
+    return told
+
+
+def type_switchover(one, *words):
+    """The same by hms switchover at a machine: exit code, and what it says. 0, too, where the
+    machine ended before its answer was read: the test finds out who leads."""
+
+    def order():
+        code, said = hms_command(one, "switchover", *words)
+        return None if NOT_NOW.search(said) else (code * ("HMS-1004" not in said), said)
+
+    return wait_until(order, 3 * WAIT_S, pause_s=0.2)
 
 
 def begin_copies(first):

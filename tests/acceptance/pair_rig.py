@@ -14,7 +14,11 @@ from tests.acceptance.ha_rig import QUEUES, WAIT_S, begin_copies, connect, ended
 from tests.support.etcd import Etcd
 from tests.support.waiting import wait_until
 
-LEASE_S = 3
+LEASE_S = 9
+"""No copy is taken for dead where a busy machine stands still for some seconds, and a call to the
+arbiter may take a third of that."""
+BRIEF_S = 6
+"""For tests that wait for its end."""
 _pairs = count(1)
 
 
@@ -62,12 +66,12 @@ def _machine(folder, name, arbiter, config):
 
 
 @contextmanager
-def arbiter(folder):
+def arbiter(folder, lease_s=LEASE_S):
     """An etcd of the test's own, as hms.conf names it."""
     server = Etcd(folder)
     server.start()
     try:
-        yield {"kind": "etcd", "endpoints": [server.url], "lease_s": LEASE_S}
+        yield {"kind": "etcd", "endpoints": [server.url], "lease_s": lease_s}
     finally:
         server.stop()
 

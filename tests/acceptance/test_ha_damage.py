@@ -2,6 +2,7 @@
 yesterday is refused, and replaced by the command that its refusal leads to."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hms.boot.replicating import make_arbiter
 from hms.errors.catalogue import BootFailed
 from hms.history.archive_all import seal
 from hms.store.journal.confirmed_place import confirmed_place
-from tests.acceptance.ha_rig import WAIT_S, bodies, connect, hms_command
+from tests.acceptance.ha_rig import WAIT_S, bodies, connect, hms_command, type_switchover
 from tests.acceptance.pair_rig import arbiter, pair
 from tests.support.waiting import wait_until
 
@@ -71,6 +72,18 @@ def place_of(one, name):
     return next(file for file in files if file.exists())
 
 
+def flip_in(one, name, offset):
+    """One bit of a segment, which may get another name just then."""
+
+    def is_done():
+        with suppress(FileNotFoundError, StopIteration):
+            flip(place_of(one, name), offset)
+            return True
+        return False
+
+    wait_until(is_done, WAIT_S)
+
+
 def flip(file, offset):
     """One bit on the disk."""
     with file.open("r+b") as opened:
@@ -111,19 +124,19 @@ def test_a_bit_in_a_cold_segment_is_found_and_repaired_wherever_it_is(two):
     name = names(follower)[0]
     number = int(name[:16])
     seen = len(follower.log)
-    flip(place_of(follower, name), HEADER_BYTES + 40)
+    flip_in(follower, name, HEADER_BYTES + 40)
 
     wait_until(lambda: f"segment {number} is repaired" in follower.log[seen:], WAIT_S)
     assert f"segment {number} is damaged" in follower.log[seen:]
     two.wait_for_both()
     wait_until(lambda: is_repaired(follower, leader, name), WAIT_S)
 
-    flip(place_of(leader, name), HEADER_BYTES + 40)
+    flip_in(leader, name, HEADER_BYTES + 40)
     with connect(leader) as connection:
         wait_until(lambda: "copy_damaged" in str(connection.administer("alert.list")), WAIT_S)
     wait_until(lambda: '"copy": "damaged"' in status(leader), WAIT_S)
     assert "leads" in hms_command(leader, "replica", "repair")[1]
-    assert hms_command(leader, "switchover")[0] == 0
+    assert type_switchover(leader)[0] == 0
     wait_until(lambda: is_repaired(leader, follower, name), WAIT_S)
     two.wait_for_both()
     assert bodies(*two.machines)[-1] == two.sent[-1]
@@ -156,7 +169,7 @@ def test_a_copy_that_lacks_what_was_confirmed_does_not_lead(two, which):
     if which == "newest":
         assert two.leader is other
     elif two.leader is damaged:  # its history alone is: it lacks nothing, and may lead
-        assert hms_command(damaged, "switchover")[0] == 0
+        assert type_switchover(damaged)[0] == 0
     wait_until(lambda: is_repaired(damaged, other, file.name), WAIT_S)
     two.wait_for_both()
     other.kill()

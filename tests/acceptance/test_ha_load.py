@@ -7,7 +7,6 @@ Two processes with folders of their own, an etcd and a PostgreSQL. HMS_HA=full: 
 
 import hashlib
 import os
-import re
 import statistics
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import ClassVar
 import pytest
 
 import hms
-from tests.acceptance.ha_rig import WAIT_S, connect
+from tests.acceptance.ha_rig import NOT_NOW, WAIT_S, connect
 from tests.acceptance.pair_rig import arbiter, pair
 from tests.support.postgres import postgres_server
 from tests.support.waiting import wait_until
@@ -280,9 +279,12 @@ def move(two, refused):
             try:
                 operator.administer("replica.switchover")
             except hms.SwitchoverRefused as fault:
-                if not re.search("silent|lacks a part", str(fault)):
+                if not NOT_NOW.search(str(fault)):
                     raise
                 refused.append(str(fault))
+            except hms.ConnectionLost:  # the machine may end before its answer is read
+                if two.replication()["epoch"] > before["epoch"]:
+                    break
             else:
                 break
         two.wait_for_both()
@@ -298,7 +300,8 @@ def test_planned_moves_under_mixed_load_are_noticed_by_nobody(tmp_path, paying, 
         "rm": {"pg": {"kind": "postgresql", "open": paying.url}},
         "server": {"echo": {"module": "hms.boot.bench.echo", "MIN": 1, "MAX": 1}},
     }
-    node = {"replica_timeout_s": 1, "recovery_interval_s": 1.0}
+    # No client that is late, of some dozens in one process, is taken for gone.
+    node = {"replica_timeout_s": 1, "recovery_interval_s": 1.0, "heartbeat_s": 60}
     Files.folder = FileSender.folder = tmp_path
     with (
         arbiter(tmp_path) as decided_by,

@@ -70,8 +70,12 @@ def it_tells(two):
         return {name + "," + labels: float(value) for name, labels, value in found}
 
     mine = 'node="node1",replica="b"'
-    wait_until(lambda: told(two.b).get(f"replica_follows,{mine}") == 1, WAIT_S)
-    said = told(two.b)
+
+    def follows():
+        said = told(two.b)
+        return said if said.get(f"replica_follows,{mine}") == 1 else None
+
+    said = wait_until(follows, WAIT_S)
     assert said[f'node_state,{mine},state="standby"'] == 1
     assert said[f"replica_epoch,{mine}"] == 1
     assert said[f"replica_damaged_segments,{mine}"] == 0

@@ -105,7 +105,7 @@ def place(tmp_path_factory):
         yield made
 
 
-@pytest.mark.timeout(900 if IS_FULL else 180)
+@pytest.mark.timeout(900 if IS_FULL else 600)
 @pytest.mark.parametrize("setup", SETUPS, ids=str)
 def test_a_cut_between_copies_and_their_arbiter_loses_doubles_and_splits_nothing(
     setup, place, record_property

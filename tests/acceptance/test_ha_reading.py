@@ -8,7 +8,7 @@ from hms.history.archive_all import seal
 from hms.history.archive_mark import Mark, read_mark, write_mark
 from hms.history.segments import Tail, identity_of_log, sealed
 from hms.store.journal.store_examination import examine
-from tests.acceptance.ha_rig import WAIT_S, connect, hms_command
+from tests.acceptance.ha_rig import WAIT_S, connect, type_switchover
 from tests.acceptance.pair_rig import arbiter, pair, readable
 from tests.support.waiting import wait_until
 
@@ -68,7 +68,7 @@ def test_a_reader_sees_what_is_confirmed_and_no_more(two):
     for one in two.machines:
         wait_until(lambda one=one: readable(one)[-1:] == [b"late"], WAIT_S)
         assert Tail(one.store).end() > before
-    assert examine(follower.store).verdict == "good"
+    wait_until(lambda: examine(follower.store).verdict == "good", WAIT_S)  # it is written just now
 
 
 @pytest.mark.timeout(180)
@@ -87,7 +87,7 @@ def test_the_past_the_mark_and_the_seals_move_with_the_log(two):
         write_mark(one.store, mark)
         wait_until(lambda other=other, mark=mark: read_mark(other.store) == mark, WAIT_S)
 
-    assert hms_command(leader, "switchover")[0] == 0
+    assert type_switchover(leader)[0] == 0
     two.wait_for_both()
     send(two, b"moved")
 

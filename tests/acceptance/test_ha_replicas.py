@@ -26,6 +26,7 @@ from hms.store.journal.format import FORMATS
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
 from tests.acceptance.ha_rig import (
+    NOT_NOW,
     QUEUES,
     WAIT_S,
     Sender,
@@ -34,6 +35,7 @@ from tests.acceptance.ha_rig import (
     connect,
     ended,
     hms_command,
+    type_switchover,
 )
 from tests.acceptance.test_clock_steps import HOUR, WallClock, waiting
 from tests.support.etcd import Etcd
@@ -44,7 +46,8 @@ from tests.support.waiting import wait_until
 IS_FULL = os.environ.get("HMS_HA") == "full"
 KILLS = int(os.environ.get("HMS_KILLS", "100")) if IS_FULL else 1
 full = pytest.mark.skipif(not IS_FULL, reason="HMS_HA=full: it takes 15 s and more")
-LEASE_S = 3
+LEASE_S = 3 if IS_FULL else 9
+"""Only with HMS_HA=full is its end waited for."""
 AWAY_S = float(os.environ.get("HMS_AWAY_S", 3 * LEASE_S))
 SMALL = {
     "segment_bytes": "4 MiB",
@@ -126,8 +129,8 @@ def test_one_of_three_takes_over_again_and_again_and_nothing_is_lost_or_doubled(
 ):
     """The primary is killed at any instant, a standby is stopped and another one killed meanwhile:
     two of three go on, with all that was confirmed. Nobody waits for the end of its lease."""
-    arbiter = arbiter if IS_FULL else {**arbiter, "lease_s": 8}
-    with machines(tmp_path, arbiter, "a", "b", "c") as nodes:
+    arbiter = arbiter if IS_FULL else {**arbiter, "lease_s": 20}
+    with machines(tmp_path, arbiter, "a", "b", "c", replica_timeout_s=10) as nodes:
         for one in nodes:
             one.boot()
         wait_for_all(nodes)
@@ -283,12 +286,17 @@ def test_the_commands_of_the_page_make_two_machines(tmp_path, postgres):
                 overtaken = other.consumer("orders").receive(WAIT_S)
                 forced = "hms switchover --drain-s 0 --force"
                 code, said = type_line(tmp_path / "b", forced)
+                while code and NOT_NOW.search(said):  # b stood still just then
+                    code, said = type_line(tmp_path / "b", forced)
                 assert (code, said) == (0, "b leads NODE1 in epoch 2\n")
             producer.send(b"and two more")
+            wait_until(lambda: told[-1].kind == "reconnected")  # told in a thread of its own
             kinds = [one.kind for one in told]  # the exception listener was told nothing
-            assert (kinds[0], kinds[-1], "closed" in kinds) == ("moved", "reconnected", False)
+            assert (kinds[0], "closed" in kinds) == ("moved", False)
         wait_until(lambda: type_line(tmp_path / "b", "hms replica status")[0] == 0)
-        assert type_line(tmp_path / "a", "hms replica status")[1].count("standby") == 1
+        wait_until(  # it begins anew as one
+            lambda: type_line(tmp_path / "a", "hms replica status")[1].count("standby") == 1
+        )
         assert type_line(tmp_path / "b", "hms down")[0] == 0
         with hms.connect(addresses, connect_timeout_s=WAIT_S) as connection:
             consumer = connection.session().consumer("orders")
@@ -468,7 +476,7 @@ def test_an_empty_disk_gets_the_log_with_its_files(tmp_path, arbiter):
 
 def test_a_switchover_is_refused_where_it_would_lose_work(tmp_path, arbiter):
     """50: while a transaction has work, without --force; and to a copy that does not count."""
-    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+    with machines(tmp_path, arbiter, "a", "b", replica_timeout_s=10) as (a, b):
         a.boot()
         with connect(a, b) as connection, connection.session(transacted=True) as session:
             with pytest.raises(hms.SwitchoverRefused, match="b: it has not come since a leads"):
@@ -482,14 +490,14 @@ def test_a_switchover_is_refused_where_it_would_lose_work(tmp_path, arbiter):
             wait_for_both(a)
             send_garbage(a)
             wait_until(lambda: said_by(a)["frames_refused"] >= 2, WAIT_S)  # and nothing changes
-            assert said_by(a)["is_protected"]
+            wait_for_both(a)
             session.producer("orders").send(b"work")
             with pytest.raises(hms.SwitchoverRefused, match="1 transaction with work"):
                 connection.administer("replica.switchover", {"drain_s": 0.1})
             session.commit()
             session.producer("orders").send(b"rolled back")
 
-            assert hms_command(a, "switchover", "--drain-s", "0.1", "--force")[0] == 0
+            assert type_switchover(a, "--drain-s", "0.1", "--force")[0] == 0
 
             with pytest.raises(hms.TransactionRolledBack):
                 session.commit()
@@ -520,7 +528,7 @@ def test_a_standby_learns_at_once_that_its_address_is_taken(tmp_path, arbiter):
 
 def test_no_format_is_raised_while_a_copy_is_away_or_cannot_read_it(tmp_path, arbiter):
     """It would take over with a log that it cannot read."""
-    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+    with machines(tmp_path, arbiter, "a", "b", replica_timeout_s=10) as (a, b):
         a.boot()
         with connect(a) as connection:
             with pytest.raises(hms.StoreNotFinalized, match="b cannot be asked"):

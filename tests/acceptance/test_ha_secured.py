@@ -38,7 +38,7 @@ class Machine:
         own = self.folder
         security = own / "security.toml"
         save_security(security, document(billing=["produce queue:orders", "consume queue:orders"]))
-        node = {"replica": self.name, "security": str(security), "replica_timeout_s": 1}
+        node = {"replica": self.name, "security": str(security), "replica_timeout_s": 10}
         node["listen"] = [f"ipc://{own}/s", "front"]
         front = {"server_key_file": str(own / "server.key"), "client_keys": "ANY"}
         config = {
