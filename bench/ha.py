@@ -38,6 +38,8 @@ USUAL = ("W1", "W2", "W4")
 SHORT = {"W1": 300, "W2": 20_000, "W4": 10_000}
 FAULTS = ("crash", "loss", "move")
 CATCH_UP_BODY = 64 << 10
+LEASE_S = 10
+"""Where nothing fails, no other copy is to take over as a busy machine stands still."""
 
 
 class Copies(HmsSystem):
@@ -54,7 +56,7 @@ class Copies(HmsSystem):
         """Boot them; clients are given the one that leads."""
         config = self.config(needs)
         own = config.pop("node")["node1"]
-        with group(folder, self._copies, config, node=own) as machines:
+        with group(folder, self._copies, config, lease_s=LEASE_S, node=own) as machines:
             leader = machines.leader
             if self._is_stalled:
                 next(one for one in machines.machines if one is not leader).pause()
@@ -84,7 +86,7 @@ def catch_up(folder: Path, mib: int, before_s: float) -> CatchUp:
     """Two copies with so many MiB of live messages; the third one comes with an empty store."""
     config: dict[str, Any] = {"hms": {"queue": {"bench": {}, "waiting": {}}}}
     node = {"segment_bytes": "64 MiB", "max_memory_bytes": "4 GiB"}
-    with group(folder, 3, config, node=node) as machines:
+    with group(folder, 3, config, lease_s=LEASE_S, node=node) as machines:
         new = next(one for one in machines.machines if one is not machines.leader)
         new.stop()
         shutil.rmtree(new.store)
@@ -107,7 +109,7 @@ def catch_up(folder: Path, mib: int, before_s: float) -> CatchUp:
                 booting.start()
                 wait_for(row, "the new copy")
                 begun_s = time.monotonic()
-                wait_for(lambda: row().get("is_in_sync") and row()["is_member"], "all of the log")
+                wait_for(lambda: _counts(row()), "all of the log")
                 ended_s = time.monotonic()
                 booting.join()
             meanwhile = sends.rate(begun_s, ended_s)
@@ -116,6 +118,10 @@ def catch_up(folder: Path, mib: int, before_s: float) -> CatchUp:
 
 def _is_here(row: dict[str, Any], name: str) -> bool:
     return row["replica"] == name and bool(row["is_heard"])
+
+
+def _counts(row: dict[str, Any]) -> bool:
+    return bool(row.get("is_in_sync") and row["is_member"])
 
 
 class _Sends:
@@ -140,7 +146,9 @@ class _Sends:
             self._times.append(time.monotonic())
 
     def rate(self, begun_s: float, ended_s: float) -> float:
-        """Sends a second between two moments; those on their way at either end by their part."""
+        """Sends a second between two moments; those on their way at either end by their part, so
+        the last ones are waited for."""
+        wait_for(lambda: self._times[-1:] >= [ended_s] or not self._thread.is_alive(), "a send")
         count = 0.0
         for before_s, at_s in pairwise(list(self._times)):
             part_s = min(at_s, ended_s) - max(before_s, begun_s)

@@ -121,8 +121,7 @@ def _once(machines: Group, fault: str) -> float:
     leader = machines.leader
     begun_s = time.monotonic()
     if fault == "move":
-        with machines.connect() as operator:
-            operator.administer("replica.switchover", {"to": _other(machines, leader)})
+        wait_for(lambda: _is_ordered(machines, leader), "the order to move")
         moved_s = sender.first_after(time.monotonic())
         wait_for(lambda: _leads_another(machines, leader), "the move")
         sender.first_after(max(moved_s, time.monotonic()))
@@ -134,6 +133,18 @@ def _once(machines: Group, fault: str) -> float:
     machines.heal()
     machines.boot()
     return gap_s
+
+
+def _is_ordered(machines: Group, leader: Any) -> bool:
+    """Whether the move was; it is refused where the other machine stands still just then."""
+    with machines.connect() as operator:
+        try:
+            operator.administer("replica.switchover", {"to": _other(machines, leader)})
+        except hms.SwitchoverRefused:
+            return False
+        except hms.ConnectionLost:  # the machine may end before its answer is read
+            return _leads_another(machines, leader)
+    return True
 
 
 def _other(machines: Group, leader: Any) -> str:

@@ -185,11 +185,11 @@ class Group:
 
 def _children(pid):
     """Processes that a process has started."""
-    return [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends just then
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 @contextmanager

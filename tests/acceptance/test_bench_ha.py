@@ -28,7 +28,7 @@ def test_a_new_copy_and_the_faults_are_timed(tmp_path):
     assert found.mib >= 4
     assert min(found) > 0
     assert "ratio" in str(found)
-    crash, move = failover(tmp_path, ("crash", "move"), 1, 100, 3, lambda _line: None)
+    crash, move = failover(tmp_path, ("crash", "move"), 1, 100, 10, lambda _line: None)
     assert (crash.fault, move.fault) == ("crash", "move")
     assert 0 < crash.seconds[0] < 60
     assert 0 < move.seconds[0] < 60

@@ -48,6 +48,7 @@ class Etcd:
         while not self._answers():
             assert self._process.poll() is None, (self._folder / "log").read_text()
             assert time.monotonic() < until
+            time.sleep(0.02)
 
     def _answers(self):
         try:
