@@ -27,7 +27,8 @@ def test_the_preferred_machine_leads_again_by_itself(tmp_path):
         name: {"address": f"tcp://127.0.0.1:{free_port()}", "engine_roll": roll}
         for name, roll in (("a", "ACTIVE"), ("b", "STANDBY"))
     }
-    node = {"replica_timeout_s": 1, "failback": "AUTO", "failback_after_s": 1, "drain_s": 1}
+    # The other machine counts, and may lead, also where it stands still for some seconds.
+    node = {"replica_timeout_s": 10, "failback": "AUTO", "failback_after_s": 1, "drain_s": 1}
     with (
         arbiter(tmp_path) as decided_by,
         pair(tmp_path, decided_by, node=node, replica=replica) as two,
@@ -37,6 +38,7 @@ def test_the_preferred_machine_leads_again_by_itself(tmp_path):
         assert (two.replication()["preferred"], two.replication()["failback"]) == ("a", "it leads")
         sender, told = Sender(two.machines), []
         sender.wait_for(20)
+        two.wait_for_both()
         a.kill()
         sender.wait_for(20)
         assert two.replication()["replica"] == "b"

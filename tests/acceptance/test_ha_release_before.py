@@ -14,7 +14,7 @@ from tests.support.release_before import release_before
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(400)
-NODE = {"replica_timeout_s": 1}
+NODE = {"replica_timeout_s": 3}
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +90,7 @@ def test_copies_leave_the_release_before_one_by_one_under_load(before, two):
         two.wait_for_both()
         assert finalize(two.b) == {"format_before": 2, "format": 3}
         sender.wait_for(20)
+        two.wait_for_both()
         two.b.kill()
         sender.wait_for(20)
 

@@ -506,7 +506,7 @@ def test_a_switchover_is_refused_where_it_would_lose_work(tmp_path, arbiter):
 
 def test_a_standby_learns_at_once_that_its_address_is_taken(tmp_path, arbiter):
     """Not when it is to lead, and its process would end; afterwards nothing else gets the port."""
-    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+    with machines(tmp_path, arbiter, "a", "b", replica_timeout_s=10) as (a, b):
         a.boot()
         with socket.socket() as other:
             other.bind(replica_address(b, "b"))
@@ -545,7 +545,7 @@ def test_time_ids_and_tokens_go_on_at_a_machine_whose_clock_is_wrong(tmp_path, a
     has ten minutes to live, no id and no fencing token is given twice."""
     clock = WallClock(tmp_path)
     clock.set(away_s)
-    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+    with machines(tmp_path, arbiter, "a", "b", replica_timeout_s=10) as (a, b):
         b._prefix = clock.prefix
         a.boot()
         b.boot()

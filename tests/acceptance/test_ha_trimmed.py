@@ -45,6 +45,7 @@ def test_a_copy_has_of_what_was_sealed_early_what_its_primary_has(tmp_path):
         wait_until(lambda: len(history(two.a)) > ROUNDS // 2, WAIT_S)
         wait_until(lambda: history(two.a) == history(two.b), WAIT_S)
         assert max(map(len, history(two.b).values())) < SEGMENT_BYTES / 8
+        two.wait_for_both()
         two.a.kill()
         assert bodies(two.b) == [b"last"]
         sent = [*(b"%d" % number for number in range(ROUNDS)), b"last"]
