@@ -26,11 +26,9 @@ def test_a_refusal_has_the_same_name_in_the_log_and_in_the_client(node, tmp_path
     assert error.request
 
     def found():
-        return [
-            said
-            for said in map(json.loads, node.log.splitlines())
-            if said.get("request") == error.request
-        ]
+        lines = node.log.splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [said for said in whole if said.get("request") == error.request]
 
     wait_until(found)
     (said,) = found()

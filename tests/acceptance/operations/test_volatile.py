@@ -1,5 +1,6 @@
 """Where messages rest that are not persistent (SE-09)."""
 
+import contextlib
 import secrets
 
 import hms
@@ -10,8 +11,10 @@ CONFIG = {"hms": {"queue": {"orders": {"redelivery_limit": 1}}}}
 
 def files_with(folder, marker):
     """The files below a folder that have these bytes."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return [path.name for path in files if marker in path.read_bytes()]
+    while True:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        with contextlib.suppress(FileNotFoundError):  # it has another name by now
+            return [path.name for path in files if marker in path.read_bytes()]
 
 
 def test_what_is_not_persistent_is_in_no_file_of_the_node(tmp_path):
