@@ -189,7 +189,7 @@ def made(tmp_path_factory):
                 words = ["--rounds", 1, "--full-every", full_every]
                 command(node, "ship", "--to", folder / "shipped", *words)
         for alert in ("backup_overdue", "ship_lag"):
-            wait_until(lambda alert=alert: f"alert {alert} begins" in node.log, 30)
+            wait_until(lambda alert=alert: f"alert {alert} begins" in node.log, 60)
         node.stop()
         yield node, folder, traffic, first
 
@@ -238,7 +238,7 @@ def test_what_is_shipped_often_fills_no_history(tmp_path):
         for number in range(rounds):
             with hms.connect(node.address) as connection, connection.session() as session:
                 session.producer("orders").send(b"%d" % number)
-                session.consumer("orders").receive(10)
+                assert session.consumer("orders").receive(60) is not None
                 session.producer("late").send(b"%d" % number)
             command(node, "ship", "--to", tmp_path / "kept", "--rounds", 1)
         wait_until(lambda: len(list((tmp_path / "store").glob("*.history"))) > rounds // 2)

@@ -13,6 +13,7 @@ import pytest
 import hms
 from tests.support.browser import chromium, opened
 from tests.support.secured import PASSWORD, document, secured_node
+from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {"redelivery_limit": 1}, "late": {}}, "topic": {"news": {}}}}
 WAIT_S = 60
@@ -98,7 +99,7 @@ def test_the_keyboard_alone_does_all_of_it_at_every_width_light_and_dark(tmp_pat
             planted(watched)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_pages_about_the_node_are_used_by_the_keyboard_alone_in_every_look(tmp_path, serving):
     """Who may do what, who did what, what was saved: what strangers have put there stays text."""
     pictures = Path(os.environ.get("HMS_PICTURES") or tmp_path / "pictures")
@@ -140,7 +141,7 @@ def walk(operator, session, node):
     operator.look("overview")
     watched.reach(".skip")
     page.keyboard.press("Enter")
-    assert page.evaluate("location.hash") == "#main"
+    wait_until(lambda: page.evaluate("location.hash") == "#main")
     watched.press("nav a[href='/destinations']")
     operator.look("destinations")
     watched.type("input[name=name]", "orders")

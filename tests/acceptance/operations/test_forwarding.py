@@ -25,6 +25,10 @@ from tests.support.waiting import wait_until
 
 CONFIG = {
     "hms": {"queue": {"orders": {}, "late": {}, "one": {"max_messages": 1}, "manual": {}}},
+    "svrgroup": {
+        f"g{n}": {"NODENAME": f"node{n}", "HMSHEARTBEAT": 8.0}  # a node that waits is not away
+        for n in (1, 2)
+    },
 }
 FORWARDED = int(os.environ.get("HMS_FORWARDED", "40"))
 KILLS = int(os.environ.get("HMS_KILLS", "4"))
@@ -45,7 +49,8 @@ REASONS = ("DECODE_ERROR", "NOT_AUTHORIZED", "QUEUE_FULL", "REJECTED")
 def pair():
     """Two nodes that hear one another."""
     with hms.testing.node(config=CONFIG, nodes=2) as first:
-        await_link(first)
+        for one in first.nodes:
+            await_link(one)
         yield first.nodes
 
 
@@ -160,17 +165,28 @@ def test_an_operator_moves_messages_to_another_node(pair):
         place = connection.admin.messages("queue:orders").everything()
         with pytest.raises(NodeNotUp, match="node9"):
             place.move(to="late", node="node9")
-    there.kill()
-    with hms.connect(here.address) as connection:
 
-        def is_refused():
-            try:
-                connection.admin.messages("queue:orders").everything().move(to="late", node="node2")
-            except NodeNotUp:
-                return True
-            return False
 
-        wait_until(is_refused, timeout_s=WAIT_S)
+def test_messages_are_not_moved_to_a_node_that_is_gone():
+    """As soon as that is known: they stay."""
+    with hms.testing.node(config={"hms": CONFIG["hms"]}, nodes=2) as here:
+        await_link(here)
+        with hms.connect(here.address) as connection:
+            place = connection.admin.messages("queue:orders").everything()
+            here.nodes[1].kill()
+
+            def is_refused():
+                try:
+                    place.move(to="late", node="node2")
+                except NodeNotUp:
+                    return True
+                return False
+
+            wait_until(is_refused, timeout_s=WAIT_S)
+            connection.session().producer("orders").send(b"1")
+            with pytest.raises(NodeNotUp):
+                place.move(to="late", node="node2")
+        assert held(here, "orders") == {"orders": Counter([1])}
 
 
 class _HandlerKilledError(Exception):
@@ -210,16 +226,15 @@ def test_what_is_forwarded_is_there_once_whichever_node_is_killed(pair):
     here, there = pair
     give_up(here, FORWARDED)
     rules = RULES.replace("('late') FWDQM('node2')", "('late') FWDQM('node2') RETRY(100)")
-    kills, at = 0, 0
-    while kills < KILLS:
+    kills, at, is_over = 0, 0, False
+    while kills < KILLS and not is_over:
         at += 1
         with hms.connect(here.address, **CONNECT, reconnect=False) as connection:
             killing = _Killing(connection, pair[at % 2], 1 + at % 8, is_after=at % 16 < 8)
             with contextlib.suppress(hms.HmsError, _HandlerKilledError):
                 handler(killing, rules).run()
-        if not killing.has_killed:
-            break
-        kills += 1
+                is_over = True
+        kills += killing.has_killed
         await_link(here)
     settle(here, rules)
 
@@ -250,7 +265,8 @@ def test_two_handlers_at_once_forward_each_letter_once(pair):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(WAIT_S)
+        thread.join(WAIT_S + FORWARDED)
+        assert not thread.is_alive()
 
     assert faults == []
     each = FORWARDED // 4
