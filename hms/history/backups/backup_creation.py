@@ -1,7 +1,7 @@
 """Making a backup of a node that works.
 
 The node seals its log: all before that place is the backup. What is copied is checked, record by
-record: a segment that the node let go, or used again, meanwhile is noticed, and the backup begins
+record: a segment that the node removed, or used again, meanwhile is noticed, and the backup begins
 anew with another seal. Files of messages are taken before the seal and after it.
 """
 
@@ -48,6 +48,7 @@ from hms.store.journal.segment_walk import (
     AUDIT_SUFFIX,
     LOG_SUFFIX,
     PINNED_SUFFIX,
+    SUFFIXES,
     SegmentInfo,
     Walk,
     all_files,
@@ -308,7 +309,7 @@ def _take_segment(
     """Copy a segment, and check that it is that one, whole, up to the next."""
     target = segment_file(part, info.number, LOG_SUFFIX)
     try:
-        _copy(info.file, target, pace, _end_of(info.file))
+        _copy_segment(info, target, pace)
         copied = read_info(REAL_DISK, target, info.number, is_last=False)
         following = copied._replace(first_lsn=next_lsn)
         with opened(REAL_DISK, target) as fd:
@@ -324,6 +325,17 @@ def _take_segment(
         raise _Moved from fault
     if copied.first_lsn != info.first_lsn:
         raise _Moved
+
+
+def _copy_segment(info: SegmentInfo, target: Path, pace: _Pace) -> None:
+    """Under the name that it has by now: where a history is kept, it has another one as soon as the
+    log needs it no more."""
+    for suffix in SUFFIXES:
+        file = segment_file(info.file.parent, info.number, suffix)
+        with suppress(FileNotFoundError):
+            _copy(file, target, pace, _end_of(file))
+            return
+    raise _Moved
 
 
 def _end_of(file: Path) -> int:

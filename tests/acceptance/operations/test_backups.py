@@ -231,6 +231,28 @@ def test_a_segment_that_was_sealed_early_takes_no_more_than_it_has(tmp_path):
     assert found == [b"0", b"1", b"2", b"3"]
 
 
+def test_what_the_log_lets_go_of_meanwhile_is_copied_out_of_the_history(tmp_path, monkeypatch):
+    """A copy that takes some seconds of a busy node began anew five times, and was refused."""
+    segments, seals = backup_creation._segments, []
+
+    def late(store, *which):
+        found = segments(store, *which)
+        seals.append(found[-1].number)
+        wait_until(lambda: not all(one.file.exists() for one in found), 60)
+        return found
+
+    monkeypatch.setattr(backup_creation, "_segments", late)
+    store = tmp_path / "store"
+    with hms.testing.node(store=store, config=CONFIG) as node:
+        with _Traffic(node.address) as traffic:
+            traffic.more(300)
+            command(node, "create", "--to", tmp_path / "kept")
+        done = command(node, "restore", tmp_path / "kept", "--to", tmp_path / "new")
+    (kept,) = backups_in(tmp_path / "kept")
+    assert len(seals) == 1
+    assert books_of(tmp_path / "new", read_manifest(kept).node_uid) == books_at(store, done["lsn"])
+
+
 def test_what_is_shipped_often_fills_no_history(tmp_path):
     """Every minute a segment of a few records: each kept its whole size in the history, 64 MiB."""
     rounds = 20
