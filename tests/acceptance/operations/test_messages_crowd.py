@@ -116,6 +116,7 @@ class Crowd:
         self._stop.set()
         for thread in self._threads:
             thread.join(WAIT_S)
+            assert not thread.is_alive()
 
 
 class Operator:
@@ -227,9 +228,15 @@ def holds(node):
 
 
 def where(node):
-    """In which queue each body waits, and how often."""
+    """In which queue each body waits, and how often, when nobody has any of them."""
     found = {}
     with hms.connect(node.address, **CONNECT) as connection, connection.session() as session:
+
+        def is_settled():
+            shown = [connection.administer("queue.show", {"name": name}) for name in QUEUES]
+            return not any(one["in_flight"] for one in shown)
+
+        wait_until(is_settled, timeout_s=WAIT_S)
         for queue in QUEUES:
             with session.browser(queue, oldest_first=True) as browser:
                 found[queue] = Counter(int(message.body) for message in browser)
