@@ -20,8 +20,20 @@ from hms.boot.web.node_link import NodeLink
 from hms.boot.web.node_place import NodePlace
 from hms.boot.web.site import Site
 from hms.client.connection import Connection
+from hms.testing import nodes
 
 NOW_MS = 1_800_000_000_000
+
+HEARTBEAT_S = 30.0
+"""Of the nodes here: one that waits for a processor is not lost, and no test needs that it is."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _patient():
+    """A command has one connection, and ends with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodes, "HEARTBEAT_S", HEARTBEAT_S)
+        yield
 
 
 @pytest.fixture
