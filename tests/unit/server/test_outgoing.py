@@ -10,6 +10,7 @@ from hms.server.doors.native_door import PACKS_MAX, NativeDoor
 from hms.server.outgoing_frames import OutgoingFrames
 from hms.wire.frames import Kind, decode_delivery, decode_envelope
 from hms.wire.packed_messages import unpack_delivered
+from tests.support.counted import Counted
 
 PEER = "peer"
 
@@ -128,20 +129,12 @@ def test_only_the_last_packs_are_remembered_and_forgotten_when_told():
 
 def _calls_of(consumers):
     """Of telling so many consumers of one connection of the same messages."""
-    outgoing, messages, calls = OutgoingFrames(NativeDoor(), {}), run(1), 0
-
-    def count(_frame, event, _argument):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
+    outgoing, messages, counted = OutgoingFrames(NativeDoor(), {}), run(1), Counted()
     deliveries = [delivery(consumer, messages) for consumer in range(1, consumers + 1)]
-    sys.setprofile(count)
-    try:
+    with counted:
         for each in deliveries:
             outgoing.tell(PEER, each)
-    finally:
-        sys.setprofile(None)
-    return calls
+    return counted.most
 
 
 def test_telling_many_consumers_costs_as_much_as_they_are_and_not_their_square():
