@@ -124,7 +124,13 @@ def type_switchover(one, *words):
 
 def begin_copies(first):
     """Say hms replica init at the machine whose copy is the first, before any is booted."""
-    done = run_command("replica", "init", "--config", str(first.config_file), timeout_s=WAIT_S)
+    words = "replica", "init", "--config", str(first.config_file)
+
+    def begun():
+        done = run_command(*words, timeout_s=WAIT_S)
+        return None if "HMS-5060" in done.stderr else done  # the arbiter stood still just then
+
+    done = wait_until(begun, WAIT_S)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
