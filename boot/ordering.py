@@ -20,7 +20,7 @@ from hms.server.replicas.link import FollowerSocket
 from hms.wire.operations import SwitchOver
 from hms.wire.structures import decode_error
 
-__all__ = ["switch_over"]
+__all__ = ["leading_epoch", "switch_over"]
 
 LOOK_S: Final = 0.2
 LOOK_AGAIN_S: Final = 1.0
@@ -62,6 +62,15 @@ def switch_over(
     finally:
         link.close()
     raise RequestTimeout(what=f"{leader.replica} to move {node.name}", timeout_s=timeout_s)
+
+
+def leading_epoch(arbiter: Arbiter) -> int | None:
+    """Of the one that leads now; None where nobody does, or the arbiter does not answer."""
+    with suppress(ArbiterUnavailable):
+        standing = arbiter.read()
+        if standing is not None and standing.leader is not None:
+            return standing.leader.epoch
+    return None
 
 
 def _later(arbiter: Arbiter, before: Leader) -> Leader | None:

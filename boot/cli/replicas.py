@@ -238,10 +238,10 @@ def switchover(
     the log are to be applied after --apply-s, and when transactions have work, consumers have
     messages or calls run after --drain-s. --force waits no longer, and goes on.
     """
-    from hms.boot.ordering import switch_over  # noqa: PLC0415 - not for --help
+    from hms.boot.ordering import leading_epoch, switch_over  # noqa: PLC0415 - not for --help
     from hms.boot.replicating import await_leader, make_arbiter  # noqa: PLC0415
     from hms.boot.roles import is_standing_by  # noqa: PLC0415
-    from hms.errors.catalogue import RequestTimeout  # noqa: PLC0415
+    from hms.errors.catalogue import ConnectionLost, RequestTimeout  # noqa: PLC0415
     from hms.wire.operations import APPLY_S, SwitchOver  # noqa: PLC0415
 
     config, node = _node(target)
@@ -251,17 +251,27 @@ def switchover(
     patience_s = timeout_s + (node.drain_s if drain_s is None else drain_s)
     patience_s += APPLY_S if apply_s is None else apply_s
     told: dict[str, Any] = {}
+    moves_to = to
+    lost: ConnectionLost | None = None
     try:
         if target.address is None and is_standing_by(node):
             asked = SwitchOver(to, is_forced, drain_s, apply_s)
             moves_to, before = switch_over(arbiter, config, node, asked, patience_s)
         else:
-            patient = replace(target, timeout_s=patience_s)
-            told = patient.administer("replica.switchover", to=to, is_forced=is_forced, **given)
-            moves_to, before = told["to"], told["epoch"]
+            patient, led = replace(target, timeout_s=patience_s), leading_epoch(arbiter)
+            try:
+                told = patient.administer("replica.switchover", to=to, is_forced=is_forced, **given)
+                moves_to, before = told["to"], told["epoch"]
+            except ConnectionLost as fault:
+                if led is None:
+                    raise
+                lost, before = fault, led  # that machine ended before its answer was read
         now = await_leader(arbiter, before, timeout_s)
     finally:
         arbiter.close()
+    if lost is not None and now is None:
+        raise lost
+    moves_to = moves_to or (now.primary if now is not None else "another replica")
     if now is None:
         raise RequestTimeout(what=f"{moves_to} to lead", timeout_s=timeout_s)
     applied = {

@@ -499,7 +499,7 @@ class Gateway:
         if self._link_context is not None:
             self._link_context.term()
         for listener in self._listeners.values():
-            listener.close()
+            listener.close(is_drained=not self._is_reading)
         self._arrivals.close()
         if self._guard is not None:
             self._guard.zap.close()

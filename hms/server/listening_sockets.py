@@ -39,6 +39,9 @@ ZEROMQ_MIN = (4, 3, 4)  # older ones can be overrun before login (CVE-2020-15166
 ROUTING_ID_BYTES = 5  # a zero byte and a counter, when libzmq chose it itself
 HANDSHAKE_MS = 2000  # silent connections must not keep descriptors for libzmq's 30 s
 LINGER_MS = 200  # for the last words of a node; what must arrive is confirmed, never lingering
+DRAINED_LINGER_MS = 2000
+"""For those of one that stops in order, as how a move has ended: a machine may stand still for some
+tenths of a second. One that fails has no time: another one is to lead."""
 PACK_BYTES = 64 * 1024  # the size of frame that clients and node aim at when they pack
 COPY_BYTES_MAX = 16 * 1024  # smaller payloads are copied; above, lending the bytes is cheaper
 FRAMES_WAITING_MAX = 256
@@ -210,10 +213,10 @@ class Listener:
         self.socket.curve_secretkey = keys[1]
         rebind(self.socket, self.endpoint, f"[listener.{self.name}]")
 
-    def close(self) -> None:
+    def close(self, *, is_drained: bool = False) -> None:
         """Close the socket and remove its file, unless another node has put its own there."""
         self.callers.close()
-        self.socket.close(LINGER_MS)
+        self.socket.close(DRAINED_LINGER_MS if is_drained else LINGER_MS)
         if self._file is not None and _file_of(self.endpoint) == self._file:
             self._file[0].unlink(missing_ok=True)
 

@@ -6,11 +6,14 @@ import re
 import threading
 
 import pytest
+from click.testing import CliRunner
 
 import hms
+from hms.boot.cli import main
+from hms.boot.cli.target import Target
 from hms.boot.switching import REST_BYTES
 from tests.acceptance.failover_shells import Blocking
-from tests.acceptance.ha_rig import WAIT_S, connect, switch_over
+from tests.acceptance.ha_rig import NOT_NOW, WAIT_S, connect, switch_over
 from tests.acceptance.pair_rig import arbiter, pair
 from tests.support.waiting import wait_until
 
@@ -302,3 +305,33 @@ def test_who_was_just_booted_applies_the_log_before_anything_stops(two):
         assert applied >= 0.9 * recovered
         assert client.errors == []
         client.connection.administer("queue.purge", {"name": "held"})
+
+
+def test_of_a_move_whose_answer_is_lost_the_arbiter_tells_how_it_ended(two, monkeypatch):
+    """The machine that led may end before its answer is read: it was an error, of a move that was
+    made. Where nobody else leads afterwards it stays one."""
+    leader, follower = two.leader, two.follower
+    ask, is_ordered = Target.administer, []
+
+    def lost(target, verb, **arguments):
+        if is_ordered:
+            ask(target, verb, **arguments)
+        raise hms.ConnectionLost(address="ipc://a", reason="it ended")
+
+    monkeypatch.setattr(Target, "administer", lost)
+
+    def typed(*words):
+        line = ["switchover", "--config", str(leader.config_file), *words]
+        done = CliRunner().invoke(main, line)
+        return None if NOT_NOW.search(done.output) else done
+
+    failed = typed("--timeout", "1")
+    assert failed.exit_code == 1
+    assert "HMS-1004" in failed.output
+    assert two.leader is leader
+
+    is_ordered.append(True)
+    done = wait_until(typed, 2 * WAIT_S)
+    assert done.exit_code == 0, done.output
+    assert " leads node1 in epoch " in done.output
+    wait_until(lambda: two.leader is follower, WAIT_S)
