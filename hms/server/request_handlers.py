@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from hms.engine.admin.operation_slices import SLICED
-from hms.engine.effects import Effects, Reply
+from hms.engine.effects import Effects, PromptReply, Reply
 from hms.engine.engine import ConsumerRequest, Engine, Said
 from hms.engine.queue.destinations import Queue
 from hms.engine.schedule.schedule_plans import Plan
@@ -48,6 +48,10 @@ class _Begun(NamedTuple):
 
     number: int
     ended: Ended
+
+
+PROMPT = frozenset(("status", "alert.list"))
+"""What an operator is told also while the log waits for the disk, or for another copy."""
 
 
 class RequestHandlers:
@@ -520,8 +524,12 @@ class RequestHandlers:
             ended = self._ended(connection, request, number)
             value.asked.append((connection, correlation, ended))
             return
+        shown = self._shown(connection, request, value)
+        if request.command.name in PROMPT:
+            fx.out.append(PromptReply(connection, correlation, shown))
+            return
         fx.must_wait = True
-        fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))
+        fx.out.append(Reply(connection, correlation, shown))
 
     def _is_idle(self, shipped: CreateBackup) -> bool:
         return shipped.is_shipped and not self.segments.has_news(shipped)

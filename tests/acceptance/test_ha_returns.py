@@ -169,10 +169,15 @@ def test_the_best_copy_of_three_is_taken_where_none_is_named(three):
     wait_until(moves, 2 * WAIT_S)
 
     wait_until(lambda: "copies that count" in three.nodes[third].log, WAIT_S)
-    with three.direct() as operator:  # that has a record: one that waits holds back all answers
-        operator.session().producer("orders").send(b"confirmed, and so is that")
-    three.nodes[leader].kill()
-    wait_until(lambda: not any(row["is_heard"] for row in three.said()["replicas"]), WAIT_S)
+    addresses = [one.address for one in three.nodes.values()]
+    with hms.connect(addresses, request_timeout_s=10) as sender:
+        producer = sender.session().producer("orders")
+        producer.send(b"confirmed, and the record of who counts with it")
+        three.nodes[leader].kill()
+        waits = producer.send_async(b"nobody else has it")
+        # The one that leads tells how it is though its log waits: it had no answer for 60 s.
+        wait_until(lambda: not any(row["is_heard"] for row in three.said()["replicas"]), WAIT_S)
+        assert not waits.done()
     with three.direct() as operator, pytest.raises(hms.SwitchoverRefused) as refused:
         operator.administer("replica.switchover", {"drain_s": WAIT_S})
     assert "another replica: none has everything" in str(refused.value)

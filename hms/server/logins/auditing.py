@@ -191,12 +191,15 @@ class Auditing:
         self, login: Login, by: str, now_ms: int, fx: Effects, details: AuditDetails
     ) -> None:
         """A login; by: with what, a password, a key, a token. Where it came from is told without
-        the port, as of refusals."""
+        the port, as of refusals. WELCOME does not wait for the record: an operator logs in also
+        while the log waits for another copy."""
         source = f"{login.caller.source} {login.authority}"
         key = login.user, source, str(Action.CONNECT), f"listener:{login.caller.listener}", 0
-        is_alone = not fx.records
+        before, must_wait = len(fx.records), fx.must_wait
         self._came(self._logins, key, {"by": by}, details, now_ms, fx)
-        if is_alone:
+        fx.unawaited += len(fx.records) - before
+        fx.must_wait = must_wait
+        if not before:
             self.no_news(fx.records)
 
     def _came(
