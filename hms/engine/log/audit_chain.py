@@ -49,11 +49,11 @@ class AuditChain:
         return self._recent.get(number)
 
     def differs(self, number: int, head: bytes) -> str:
-        """Which record somebody remembers that is none of this chain; "" when it is one, or is
-        older than the last RECENT_MAX."""
+        """Which record somebody remembers that is none of this chain; "" when it is one, is older
+        than the last RECENT_MAX, or is 0: none is remembered."""
         if number > self.number:
             return f"record {number} of this audit, which ends with record {self.number}"
-        if self._recent.get(number, head) != head:
+        if number and self._recent.get(number, head) != head:
             return f"another record {number} of this audit"
         return ""
 

@@ -150,3 +150,13 @@ def test_a_word_that_is_none_is_refused(word):
     """From whoever is at the other end."""
     with pytest.raises(ProtocolError):
         decode_message(encode_message(word))
+
+
+def test_a_log_that_began_without_an_audit_is_not_doubted_by_who_remembers_none():
+    """Its segments say so with the number 0; a node that was killed early got `audit_broken`."""
+    made = AuditChain()
+    made.restore(0, b"")
+    assert made.differs(0, b"") == ""
+    made.restore(1, HASHES[0])
+    assert made.differs(0, b"") == ""
+    assert made.differs(1, HASHES[1]) != ""
