@@ -16,6 +16,7 @@ from hms.server.broker import Broker
 from hms.server.gateway import GatewayLimits
 from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
 from hms.server.links.links import Links
+from hms.server.refused_connections import RefusedConnections
 from hms.workers.lanes import LanePool
 
 log = logging.getLogger("hms.node")
@@ -27,7 +28,14 @@ TICK_S_MAX, TICK_S_MIN = 0.2, 0.02
 class Linking:
     """What a node in a cluster has more than one that is alone."""
 
-    def __init__(self, config: Config, node: Node, engine: Engine, broker: Broker) -> None:
+    def __init__(
+        self,
+        config: Config,
+        node: Node,
+        engine: Engine,
+        broker: Broker,
+        refused: RefusedConnections,
+    ) -> None:
         assert engine.cluster is not None
         self._engine, self._broker = engine, broker
         self.lanes: LanePool
@@ -39,6 +47,7 @@ class Linking:
             on_change=self._on_change,
             wake=self._wake,
             on_key_learned=self._on_key_learned,
+            refused=refused,
         )
         self._file = node.group.link_key_file
         self._keys = {
@@ -89,9 +98,11 @@ class Linking:
             self.lanes.put_many(key, [change])
 
 
-def make_linking(config: Config, node: Node, engine: Engine, broker: Broker) -> Linking | None:
+def make_linking(
+    config: Config, node: Node, engine: Engine, broker: Broker, refused: RefusedConnections
+) -> Linking | None:
     """The links of a node; None when it is alone."""
-    return None if engine.cluster is None else Linking(config, node, engine, broker)
+    return None if engine.cluster is None else Linking(config, node, engine, broker, refused)
 
 
 def gateway_limits(node: Node) -> GatewayLimits:

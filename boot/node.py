@@ -73,6 +73,7 @@ from hms.server.lone_frames import LoneFrames
 from hms.server.node_operations import Later, NodeOperations
 from hms.server.progress import Progress
 from hms.server.rare_lines import RareLines
+from hms.server.refused_connections import RefusedConnections
 from hms.server.replicas.orders import Answer
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
@@ -134,8 +135,9 @@ class NodeProcess:
         self._engine = make_engine(config, node) if applied is None else applied.engine
         self._files = FileStore(node.store / "files", node.max_file_bytes, taken.files_disk)
         monitor = compose.monitor(config, node)
+        refused = RefusedConnections(is_audited=node.security is not None)
         self._securing = make_securing(
-            config, node, self._engine, monitor, self._caller_of, compose.clock_ms
+            config, node, self._engine, monitor, self._caller_of, compose.clock_ms, refused
         )
         self._broker = Broker(
             self._engine,
@@ -148,9 +150,8 @@ class NodeProcess:
             self._facts,
             self._own,
         )
-        self._linking = make_linking(config, node, self._engine, self._broker)
+        linking = self._linking = make_linking(config, node, self._engine, self._broker, refused)
         self._ledger = compose.ledger(node, self._engine_bytes)
-        linking = self._linking
         turn = self._broker.turn if linking is None else linking.turn
         workers = node.group.hmsmaxthr
         self._lanes = LanePool(workers, self._handler(turn), on_fault=self._on_fault)
@@ -172,6 +173,8 @@ class NodeProcess:
             on_dropped=self._on_dropped,
             ledger=self._ledger,
             known_keys=tuple if self._securing is None else self._securing.known_keys,
+            refused=refused,
+            user_of=self._broker.registry.user_of,
             links=None if linking is None else linking.links,
         )
         if linking is not None:

@@ -52,6 +52,7 @@ from hms.server.logins.security_document import (
     differences,
 )
 from hms.server.node_operations import Later
+from hms.server.refused_connections import RefusedConnections
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire.operations import Operation, WhoMay
 
@@ -91,7 +92,8 @@ _CHANGES: Mapping[str, Callable[[SecurityDocument, Any], SecurityDocument]] = {
 
 class Securing:
     """What a secured node has more than an open one. caller_of: as LoginGate; verify: the command
-    that verifies its audit; master: the node where alone the policy is changed, "" here."""
+    that verifies its audit; refused: what did not get as far as the gate; master: the node where
+    alone the policy is changed, "" here."""
 
     def __init__(
         self,
@@ -106,9 +108,11 @@ class Securing:
         master: str = "",
         *,
         is_master: bool = False,
+        refused: RefusedConnections | None = None,
     ) -> None:
         self._master, self._is_master = master, is_master
         self._clock_ms = clock_ms
+        self._refused = refused or RefusedConnections(is_audited=True)
         self._audits = AuditChecks(node.name, verify, engine.cluster)
         self._path = path
         self._listeners = listeners
@@ -172,6 +176,7 @@ class Securing:
             outside=self._outside,
             keeper=self,
             offered=self._offered_at,
+            refused=self._refused,
         )
         self._engine.obey(self.gate)
         return self.gate
@@ -189,6 +194,8 @@ class Securing:
         if self.gate.has_locks:
             self._change(lambda _, now_ms: self.gate.look_at_locks(now_ms))
         self.gate.refresh_outside(self._clock_ms())
+        for some in self._refused.take():
+            self._change(lambda fx, now_ms, s=some: self._auditing.not_let_in(s, now_ms, fx))  # type: ignore[misc]
         if self._auditing.is_due(self._clock_ms()):
             self._change(lambda fx, now_ms: self._auditing.flush(now_ms, fx))
         if self._sharing is not None:
@@ -416,7 +423,10 @@ class Securing:
         self._auditing.booted(who, name, facts, now_ms, fx)
 
     def stopped(self, moves_to: str, fx: Effects, now_ms: int) -> None:
-        """Audit a stop; under the engine's lock."""
+        """Audit a stop, and what is counted and not told yet; under the engine's lock."""
+        for some in self._refused.take():
+            self._auditing.not_let_in(some, now_ms, fx)
+        self._auditing.flush(now_ms, fx, is_last=True)
         self._auditing.stopped(self._node.name, moves_to, now_ms, fx)
 
     def announce(self, listener: str, key: str) -> None:
@@ -490,6 +500,7 @@ def make_securing(
     monitor: ServiceMonitor,
     caller_of: Callable[[Hashable], Caller | None],
     clock_ms: Callable[[], int],
+    refused: RefusedConnections,
 ) -> Securing | None:
     """The security of a node; None when it is open."""
     if node.security is None:
@@ -502,6 +513,7 @@ def make_securing(
         verify_command(config, node),
         config.policy_master_of(node),
         is_master=config.domain.config_master == node.name,
+        refused=refused,
     )
 
 

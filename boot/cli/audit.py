@@ -17,7 +17,7 @@ from hms.boot.log_folder import log_folder
 from hms.boot.stores import tables_of
 from hms.errors.catalogue import InvalidArgument, NotSupported, StoreCorrupt
 from hms.history.audit_trail import entries_of_log, entries_of_tables
-from hms.records.audit import AuditEntry, breaks_of, details_of, result_of
+from hms.records.audit import AuditEntry, breaks_of, details_of, result_of, why_of
 from hms.store.journal.reader import list_segments
 
 __all__ = ["audit"]
@@ -263,4 +263,5 @@ def _row(entry: AuditEntry) -> dict[str, Any]:
         "connection": details.connection or None,
         "client_id": details.client_id,
         "affected": details.affected,
+        "why": why_of(entry),
     }

@@ -195,6 +195,8 @@ def _node_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield _histogram("confirmation_seconds", "From applied to confirmed.", said["confirmation"])
     if "logins_refused" in said:
         yield _counter("logins_refused", "Logins that were refused.", said["logins_refused"])
+        refused = said["connections_refused"]
+        yield _counter("connections_refused", "Connections that were not let in.", refused)
         yield _counter("denied", "Commands that were not permitted.", said["denied"])
     alerts: list[Sample] = [
         ("", {"alert": name, "destination": place}, 1.0) for name, place in said.get("alerts", [])

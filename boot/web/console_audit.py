@@ -19,7 +19,7 @@ from hms.boot.web.markup import Html, button, field, form, join, link, shown, ta
 from hms.boot.web.node_place import NodePlace
 from hms.errors.catalogue import NotAuthorized, NotSupported
 from hms.history.audit_pages import AuditLog, AuditPage, Wanted, page_of_tables
-from hms.records.audit import AuditEntry, details_of, result_of
+from hms.records.audit import AuditEntry, details_of, result_of, why_of
 
 __all__ = ["AuditPages", "run_text"]
 
@@ -95,6 +95,7 @@ class AuditPages:
             "count": one.count,
             "connection": details.connection or "",
             "client id": details.client_id,
+            "why": why_of(one),
             "affected": "" if details.affected is None else details.affected,
             "before": _text(details.before),
             "after": _text(details.after),

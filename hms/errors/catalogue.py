@@ -354,8 +354,8 @@ class LoginRefused(TpSecurity):
     number: ClassVar[int] = 1031
     text: ClassVar[str] = "the login at {address} is refused"
     cure_text: ClassVar[str] = (
-        "Check user, password and key; the node tells the reason in its log only, so that "
-        "nobody learns which users there are."
+        "Check user, password and key; the node tells the reason in its log and its audit "
+        "only, so that nobody learns which users there are."
     )
 
 

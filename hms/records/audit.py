@@ -32,6 +32,7 @@ __all__ = [
     "digest_of",
     "fault_of",
     "result_of",
+    "why_of",
     "with_details",
     "without_arguments",
 ]
@@ -85,6 +86,11 @@ class _Held(msgspec.Struct, omit_defaults=True):
     audit: AuditDetails = AuditDetails()
 
 
+class _Why(msgspec.Struct):
+    why: str = ""
+    key: str = ""
+
+
 NO_DETAILS = AuditDetails()
 
 
@@ -108,6 +114,18 @@ def details_of(entry: AuditEntry) -> AuditDetails:
         return msgspec.json.decode(entry.arguments, type=_Held).audit
     except msgspec.MsgspecError:
         return NO_DETAILS
+
+
+def why_of(entry: AuditEntry) -> str:
+    """Why a login, or a connection, was refused, and with which key; of the first of those that it
+    counts. Nothing in other records."""
+    if entry.command != "refused":
+        return ""
+    try:
+        told = msgspec.json.decode(entry.arguments, type=_Why)
+    except msgspec.MsgspecError:
+        return ""
+    return f"{told.why} (key {told.key})" if told.key else told.why
 
 
 def digest_of(value: Any) -> dict[str, str]:

@@ -20,6 +20,7 @@ import select
 import socket
 import struct
 import termios
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -27,6 +28,8 @@ from typing import Any
 import zmq
 
 from hms.server.listening_filter import attach, program
+from hms.server.logins.callers import UNKNOWN
+from hms.server.logins.callers import Caller as Who
 
 __all__ = ["BYTES_BEFORE_LOGIN", "NEVER", "Arrivals", "Caller", "Callers", "descriptor_of"]
 
@@ -34,6 +37,8 @@ _EVENT = struct.Struct("=HI")
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_LISTENING
 _EVENTS_PER_TURN = 1024
 _INT = struct.Struct("=i")
+_CREDENTIALS = struct.Struct("=iII")
+"""Process, user and group of struct ucred."""
 _TCP_INFO_BYTES = 136
 _TCP_BYTES = struct.Struct("=QQ")
 _TCP_BYTES_AT = 120
@@ -61,11 +66,14 @@ class Caller:
 
     descriptor: int
     inode: int
+    listener: str = ""
+    """What its listener is called."""
     has_peer: bool = False
     idle_at: float | None = None
     greeted_at: float | None = None
     is_ending: bool = False
     """It was cut to make room, and the monitor has not told yet that it is closed."""
+    is_cut: bool = False
     peer: int = 0
     """The key of the last peer that it had."""
     strays: int = 0
@@ -86,6 +94,18 @@ class Caller:
     _seen_bytes: int = 0
     _local_bytes: int = -1
     """What was read of a local socket before its counter was set; -1: this is none."""
+
+    def who(self) -> Who:
+        """Where it comes from, of one that has sent no frame yet."""
+        found = Who(self.listener, UNKNOWN)
+        with contextlib.suppress(OSError, struct.error):
+            if os.fstat(self.descriptor).st_ino == self.inode:
+                connection = socket.socket(fileno=self.descriptor)
+                try:
+                    found = _who(connection, self.listener)
+                finally:
+                    connection.detach()  # the descriptor is libzmq's
+        return found
 
     def count_reads(self) -> None:
         """Have the kernel count what is read of it, where it does not do so by itself."""
@@ -177,6 +197,7 @@ class Caller:
         libzmq closes it in a thread of its own, so a copy is looked at. When a flood has taken the
         last descriptor there is none for a copy, and just then it must be ended.
         """
+        self.is_cut = True
         with contextlib.suppress(OSError):
             try:
                 copy = os.dup(self.descriptor)
@@ -262,7 +283,7 @@ class Callers:
 
     All sockets of a gateway together keep at most callers_max: beyond, those without a peer are
     cut, the oldest first. everywhere: the callers of all of them. login_s: how long one may be
-    there without a peer.
+    there without a peer. name: of the listener; on_cut: told of whom is cut, and why.
     """
 
     def __init__(
@@ -273,8 +294,11 @@ class Callers:
         login_s: float,
         everywhere: "list[Callers]",
         arrivals: Arrivals,
+        name: str = "",
+        on_cut: Callable[[Caller, str], None] = lambda _caller, _why: None,
     ) -> None:
         self._max, self._everywhere, self._arrivals = callers_max, everywhere, arrivals
+        self._name, self._on_cut = name, on_cut
         everywhere.append(self)
         self._login_s = login_s
         self._callers: dict[int, Caller] = {}
@@ -339,7 +363,7 @@ class Callers:
         caller.strays += 1
         is_large = size > BYTES_BEFORE_LOGIN and caller.greeted_at is None
         if is_large or caller.strays == STRAYS_MAX:
-            caller.cut()
+            self._cut(caller, f"it sent {caller.strays} frames that were refused")
 
     def cut_all(self) -> None:
         """Nobody stays; the socket is to listen anew."""
@@ -365,7 +389,7 @@ class Callers:
             if caller.idle_at is None:
                 caller.idle_at = now
             elif now - caller.idle_at > self._login_s:
-                caller.cut()
+                self._cut(caller, f"it said no HELLO within {self._login_s:g} s")
 
     def close(self) -> None:
         """End the monitor."""
@@ -387,7 +411,7 @@ class Callers:
         if event != zmq.EVENT_ACCEPTED:
             return
         with contextlib.suppress(OSError):  # it may have gone already
-            caller = Caller(descriptor, os.fstat(descriptor).st_ino)
+            caller = Caller(descriptor, os.fstat(descriptor).st_ino, self._name)
             caller.count_reads()
             self._callers[descriptor] = caller
             self._arrivals.add(caller)
@@ -397,7 +421,20 @@ class Callers:
         for caller in idle[:count]:
             caller.is_ending = True
             self.ending += 1
-            caller.cut()
+            self._cut(caller, "there are too many connections, and it has said no HELLO")
+
+    def _cut(self, caller: Caller, why: str) -> None:
+        if not caller.is_cut:
+            self._on_cut(caller, why)
+        caller.cut()
+
+
+def _who(connection: socket.socket, listener: str) -> Who:
+    if connection.family == socket.AF_UNIX:
+        said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, uid, gid = _CREDENTIALS.unpack(said)
+        return Who(listener, "", uid, gid)
+    return Who(listener, str(connection.getpeername()[0]))
 
 
 def descriptor_of(part: Any) -> int:

@@ -488,9 +488,9 @@ class Broker:
                 return False
             self._entrance.hello(peer, envelope.correlation, head, now_ms, fx)
         elif envelope.kind is Kind.AUTH:
-            self._entrance.auth(peer, envelope.correlation, head, now_ms)
+            self._entrance.auth(peer, envelope.correlation, head, now_ms, fx)
         else:
-            self._entrance.stranger(peer)
+            self._entrance.stranger(peer, now_ms, fx)
         return True
 
     def _unreadable(self, peer: Hashable, envelope: Envelope, now_ms: int, fx: Effects) -> None:
@@ -498,7 +498,7 @@ class Broker:
         has not been let in is not, then."""
         number = self.registry.numbers.get(peer)
         if number is None:
-            self._entrance.stranger(peer)
+            self._entrance.stranger(peer, now_ms, fx)
         if envelope.kind is Kind.RESULT and number is not None:
             self.registry.dismiss(number, now_ms, fx)
 

@@ -121,6 +121,11 @@ class ConnectionRegistry:
         self._names: dict[int, tuple[str, str]] = {}
         """User and client name of each client that is no server."""
 
+    def user_of(self, peer: Hashable) -> str:
+        """Who has logged in there; "" nobody. From any thread."""
+        login = self.logins.get(self.numbers.get(peer, 0))
+        return "" if login is None else login.user
+
     def hello_some(self, peer: Hashable, hello: wire.Hello, now_ms: int, fx: Effects) -> bool:
         """Before hello(): a slice of what closing the same client's older connection takes, and
         whether there is more of it."""

@@ -39,13 +39,15 @@ class Entrance(Protocol):
     ) -> None:
         """A peer's first frame: WELCOME, or what is wanted before."""
 
-    def auth(self, peer: Hashable, correlation: int, auth: wire.Auth, now_ms: int) -> None:
+    def auth(
+        self, peer: Hashable, correlation: int, auth: wire.Auth, now_ms: int, fx: Effects
+    ) -> None:
         """The answer to a CHALLENGE."""
 
     def renew(self, number: int, correlation: int, auth: wire.Auth, now_ms: int) -> None:
         """An AUTH of a connection that is let in already."""
 
-    def stranger(self, peer: Hashable) -> None:
+    def stranger(self, peer: Hashable, now_ms: int, fx: Effects) -> None:
         """A frame of a peer that has no connection."""
 
     def lost(self, peer: Hashable) -> None:
@@ -127,7 +129,9 @@ class OpenEntrance:
         """Let it in."""
         self._registry.hello(peer, correlation, hello, now_ms, fx)
 
-    def auth(self, _peer: Hashable, _correlation: int, _auth: wire.Auth, _now_ms: int) -> None:
+    def auth(
+        self, _peer: Hashable, _correlation: int, _auth: wire.Auth, _now_ms: int, _fx: Effects
+    ) -> None:
         """Nobody has asked for it."""
         raise ProtocolError(detail="an AUTH that no CHALLENGE has asked for")
 
@@ -135,7 +139,7 @@ class OpenEntrance:
         """There is nothing to renew."""
         raise NotSupported(feature="a login at an open node", instead="Secure the node first.")
 
-    def stranger(self, peer: Hashable) -> None:
+    def stranger(self, _peer: Hashable, _now_ms: int, _fx: Effects) -> None:
         """It was closed by a takeover or a fault before this frame came."""
 
     def lost(self, peer: Hashable) -> None:

@@ -28,6 +28,7 @@ from hms.errors.catalogue import ProtocolError, TooManyRequests
 from hms.errors.tree import HmsError
 from hms.server import accept_guard
 from hms.server.accepted_sockets import Arrivals, Callers
+from hms.server.accepted_sockets import Caller as Accepted
 from hms.server.byte_ledger import FRAME_BYTES, Ledger
 from hms.server.listening_sockets import (
     LINGER_MS,
@@ -42,6 +43,7 @@ from hms.server.logins.callers import Caller
 from hms.server.logins.client_guard import ClientGuard
 from hms.server.memory_pressure import Pressure
 from hms.server.peers import FOREVER, LOOK_S, OnLost, Peer, PeerKey, PeerTable
+from hms.server.refused_connections import RefusedConnections
 from hms.wire.frames import CLIENT_KINDS, Envelope, Kind, decode_envelope
 from hms.workers.outbox import Doorbell, Outbox
 
@@ -101,7 +103,8 @@ class Gateway:
     is not passed on. on_alone(peer, frame) is asked before, of the only frame of a turn: whether it
     has been applied, for which no other thread was needed. on_lost(peer, reason) is called once for
     a peer that the gateway gives up, never for one that forget() named; on_dropped(peer) when its
-    lane is to be emptied, behind that. All are called in the thread that runs run().
+    lane is to be emptied, behind that. All are called in the thread that runs run(). refused: where
+    it notes who is not let in, or is cut for what it sends; user_of(peer): who has logged in there.
     """
 
     def __init__(
@@ -115,6 +118,8 @@ class Gateway:
         on_dropped: Callable[[PeerKey], None] = lambda _peer: None,
         on_alone: OnAlone = lambda _peer, _frame: False,
         known_keys: Callable[[], Container[str]] = tuple,
+        refused: RefusedConnections | None = None,
+        user_of: Callable[[PeerKey], str] = lambda _peer: "",
         clock: Callable[[], float] = time.monotonic,
         links: NodeSockets | None = None,
     ) -> None:
@@ -123,6 +128,8 @@ class Gateway:
         self._addresses = [ListenAt(at) if isinstance(at, str) else at for at in addresses]
         self._known_keys = known_keys
         self._guard: ClientGuard | None = None
+        self._refused = refused or RefusedConnections()
+        self._user_of = user_of
         self._on_frames = on_frames
         self._on_alone = on_alone
         self._limits = limits
@@ -140,7 +147,7 @@ class Gateway:
         self._finders: dict[Listener, Callable[[bytes], Peer | None]] = {}
         self._reads_per_listener = max(1, limits.frames_per_turn // max(1, len(self._addresses)))
         self._arrivals = Arrivals()
-        self._peers = PeerTable(limits, on_lost, self._arrivals)
+        self._peers = PeerTable(limits, on_lost, self._arrivals, self._on_cut)
         self._locked: tuple[str, ...] = ()
         self._dropped: tuple[str, ...] = self._locked
         self._rekeyed: deque[tuple[str, tuple[bytes, bytes]]] = deque()
@@ -167,13 +174,17 @@ class Gateway:
         everywhere: list[Callers] = []
         try:
             if any(at.keys is not None for at in self._addresses):
-                self._guard = ClientGuard(self._context, self._addresses, self._known_keys)
+                self._guard = ClientGuard(
+                    *(self._context, self._addresses, self._known_keys),
+                    *(self._refused, self._clock),
+                )
                 self._monitors[self._guard.zap.socket] = self._guard.zap.answer
                 for poller in (self._poller, self._deaf_poller):
                     poller.register(self._guard.zap.socket, zmq.POLLIN)
             for address in self._addresses:
                 listener = Listener(
-                    self._context, address, self._limits, everywhere, self._arrivals
+                    *(self._context, address, self._limits, everywhere, self._arrivals),
+                    self._on_idle_cut,
                 )
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
@@ -425,11 +436,27 @@ class Gateway:
         """Answer a bad frame; a peer that was known is lost, after what it sent before."""
         if peer is not None:
             self._pass_on(peer)
+        if peer is None or not peer.is_accepted:
+            why = str(fault.fields.get("detail") or fault)
+            self._refused.note(listener.who(), why, fault.number or 0)
         listener.refuse(routing_id, fault, correlation)
         if peer is not None:
             self._peers.lose(peer, str(fault))
         else:
             listener.callers.strayed(listener.descriptor(), size)
+
+    def _on_cut(self, caller: Accepted, peer: Peer | None, why: str, error: type[HmsError]) -> None:
+        """A connection is cut for what it sends; the key of one that sends a frame without end is
+        not let in for a while."""
+        who = caller.who() if peer is None or peer.who is None else peer.who
+        user = "" if peer is None else self._user_of(peer.key)
+        self._refused.note(who, why, error.number or 0, user)
+        if self._guard is not None and error is ProtocolError:
+            self._guard.shun(who)
+
+    def _on_idle_cut(self, caller: Accepted, why: str) -> None:
+        """A connection is cut that has said no HELLO: of a port scan, or of a health check."""
+        self._refused.note(caller.who(), why)
 
     def _pass_on(self, peer: Peer, *, is_alone: bool = False) -> None:
         if batch := peer.received:

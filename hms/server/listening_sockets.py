@@ -17,6 +17,7 @@ import zmq.backend
 from hms.errors.catalogue import NotSupported
 from hms.errors.tree import HmsError
 from hms.server.accepted_sockets import Arrivals, Callers, descriptor_of
+from hms.server.accepted_sockets import Caller as Accepted
 from hms.server.address_faults import rebind, unusable
 from hms.server.logins.callers import Caller, caller_at
 from hms.wire.frames import Kind, frame
@@ -121,6 +122,7 @@ class Listener:
         limits: GatewayLimits,
         everywhere: list[Callers],
         arrivals: Arrivals,
+        on_cut: Callable[[Accepted, str], None] = lambda _caller, _why: None,
     ) -> None:
         self._file: tuple[Path, int] | None = None
         address = at.address
@@ -134,7 +136,9 @@ class Listener:
         self._send = _plain_send(self.socket)
         self._head: zmq.Frame | None = None
         self.callers = Callers(
-            context, self.socket, limits.callers_max, limits.heartbeat_s, everywhere, arrivals
+            *(context, self.socket, limits.callers_max, limits.heartbeat_s, everywhere, arrivals),
+            name=self.name,
+            on_cut=on_cut,
         )
         try:
             _configure(self.socket, limits)

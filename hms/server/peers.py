@@ -13,7 +13,8 @@ from typing import NewType
 
 import zmq
 
-from hms.errors.catalogue import AddressLimit, TooManyConnections
+from hms.errors.catalogue import AddressLimit, LoginRequired, ProtocolError, TooManyConnections
+from hms.errors.tree import HmsError
 from hms.server.accepted_sockets import BYTES_BEFORE_LOGIN, NEVER, Arrivals, Caller
 from hms.server.listening_sockets import FrameParts, GatewayLimits, Listener, expect_unreachable
 from hms.server.logins.callers import Caller as Who
@@ -24,6 +25,7 @@ __all__ = ["FOREVER", "LOOK_S", "OnLost", "Peer", "PeerKey", "PeerTable"]
 
 PeerKey = NewType("PeerKey", int)
 OnLost = Callable[[PeerKey, str], None]
+OnCut = Callable[[Caller, "Peer | None", str, type[HmsError]], None]
 
 HEARTBEATS_PER_PERIOD = 3
 SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heartbeats
@@ -133,10 +135,17 @@ def _is_older(routing_id: bytes, other: bytes) -> bool:
 class PeerTable:
     """The peers by key and by pipe; on_lost(key, reason) is called for each that is given up."""
 
-    def __init__(self, limits: GatewayLimits, on_lost: OnLost, arrivals: Arrivals) -> None:
+    def __init__(
+        self,
+        limits: GatewayLimits,
+        on_lost: OnLost,
+        arrivals: Arrivals,
+        on_cut: OnCut = lambda _caller, _peer, _why, _error: None,
+    ) -> None:
+        """on_cut: told why a connection is cut for what it sends, or does not log in."""
         self._limits = limits
         self._arrivals = arrivals
-        self._on_lost = on_lost
+        self._on_lost, self._on_cut = on_lost, on_cut
         self.on_gone: Callable[[PeerKey], None] = lambda _key: None
         """Told of every peer that is known no more."""
         self._keys = count(1)
@@ -350,13 +359,17 @@ class PeerTable:
             caller.suspicions = 0
             return
         caller.suspicions += 1
+        why = f"it sent more than {bytes_max} bytes without completing a frame"
         if peer is None:
+            if not caller.is_cut:
+                self._on_cut(caller, None, why, ProtocolError)
             caller.cut()
         elif not peer.listener.has_input() or caller.suspicions > max(
             SUSPICIONS_MIN, len(self._by_key)
         ):
+            self._on_cut(caller, peer, why, ProtocolError)
             caller.cut()
-            self.lose(peer, f"it sent more than {bytes_max} bytes without completing a frame")
+            self.lose(peer, why)
 
     def retry(self, now: float) -> bool:
         """Try to send what is kept, less often while nobody has room; tell whether some is left."""
@@ -394,6 +407,8 @@ class PeerTable:
         for peer in list(self._by_key.values()):
             reason = self._why_lost(peer, now) if can_judge else ""
             if reason:
+                if not peer.is_accepted:
+                    self._on_cut(peer.caller, peer, reason, LoginRequired)
                 self.lose(peer, reason)
             elif peer.is_accepted and now - peer.sent_at >= idle_s and not peer.pending:
                 self.send(peer, _HEARTBEAT, now)

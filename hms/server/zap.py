@@ -7,11 +7,18 @@ from collections.abc import Callable
 
 import zmq
 
-__all__ = ["PARTS", "ZapSocket"]
+__all__ = ["PARTS", "ZapSocket", "word_of"]
 
 ADDRESS = "inproc://zeromq.zap.01"
 PARTS = 7
 ANSWERS_PER_TURN = 64
+WORD_BYTES = 64
+
+
+def word_of(parts: list[bytes], at: int) -> str:
+    """One part of a question as text, without what a terminal obeys; "" when it is not there."""
+    shown = parts[at][:WORD_BYTES].decode(errors="replace") if len(parts) > at else ""
+    return "".join(filter(str.isprintable, shown))
 
 
 class ZapSocket:

@@ -8,6 +8,7 @@ from hms.engine.cluster.members import Incarnation
 from hms.errors.catalogue import AddressUnusable
 from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.links import Links
+from hms.server.refused_connections import RefusedConnections
 from hms.testing.ports import free_port
 
 TIMEOUT_S = 60
@@ -21,6 +22,7 @@ class LinkNode:
     def __init__(self, context, settings, clock, life=FIRST, on_key_learned=None):
         self.words, self.changes, self.told = [], [], []
         self.takes_words = True
+        self.refused = RefusedConnections(is_audited=True)
         self.links = Links(
             settings,
             on_word=self._word,
@@ -28,6 +30,7 @@ class LinkNode:
             wake=lambda: None,
             on_key_learned=on_key_learned or (lambda *_: None),
             clock=clock,
+            refused=self.refused,
         )
         self.links.life = life
         self.links.open(context)

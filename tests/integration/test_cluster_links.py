@@ -289,7 +289,8 @@ def keys(*indexes):
 
 
 def test_with_keys_nodes_hear_one_another_and_nobody_else(make_rig):
-    """F-N3: the port of the links is open to keys of the cluster alone."""
+    """F-N3: the port of the links is open to keys of the cluster alone. For the audit the key is
+    noted, and where it came from."""
     rig = make_rig(keys=keys(1, 2))
     rig.start(1)
     rig.start(2)
@@ -304,6 +305,9 @@ def test_with_keys_nodes_hear_one_another_and_nobody_else(make_rig):
 
     assert rig.nodes[1].links.describe()["refused_frames"] == 0
     assert rig.nodes[1].links.describe()["encrypted"] is True
+    ((noted, *_),) = rig.nodes[1].refused.take()
+    assert (noted.source, noted.resource) == ("127.0.0.1", "listener:HMS.links")
+    assert (noted.key, noted.why) == (public.decode(), "its key is not one of this cluster's")
 
 
 def test_a_node_with_the_key_of_another_one_is_refused(make_rig):
@@ -319,6 +323,10 @@ def test_a_node_with_the_key_of_another_one_is_refused(make_rig):
     rig.stranger(1, **options).send_multipart(hello("n2", 2))
 
     rig.until(lambda: "its key is that of n3" in rig.nodes[1].links.describe()["last_refusal"])
+
+    ((noted, *_),) = rig.nodes[1].refused.take()
+    assert (noted.user, noted.source) == ("n3", "127.0.0.1")
+    assert "its key is that of n3" in noted.why
 
 
 def test_a_node_shows_another_key_while_the_links_work(make_rig):

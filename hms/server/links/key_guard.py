@@ -1,6 +1,6 @@
 """The guard: lets in whose key is one of the cluster's, before anything of it is read (ZAP).
 
-Who is refused hears nothing; the node's log and `hms cluster status` tell of it.
+Who is refused hears nothing; the node's log, its audit and `hms cluster status` tell of it.
 """
 
 import struct
@@ -8,19 +8,30 @@ import struct
 import zmq
 from zmq.utils import z85
 
+from hms.errors.catalogue import MemberRefused
 from hms.server.links.keys import KeyPair, is_public_key
-from hms.server.zap import PARTS, ZapSocket
+from hms.server.logins.callers import UNKNOWN, Caller
+from hms.server.refused_connections import RefusedConnections
+from hms.server.zap import PARTS, ZapSocket, word_of
 
 DOMAIN = b"hms-links"
+LISTENER = "HMS.links"
+"""What the audit calls it."""
 
 
 class Guard:
     """names: whose public key it is, by the key in Z85. A node that is about to show another key
-    has two of them; when it has shown the second one, the first is no longer let in."""
+    has two of them; when it has shown the second one, the first is no longer let in. refused: where
+    it notes who is not."""
 
     def __init__(
-        self, context: "zmq.Context[zmq.Socket[bytes]]", own: KeyPair, names: dict[str, str]
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        own: KeyPair,
+        names: dict[str, str],
+        refused: RefusedConnections | None = None,
     ) -> None:
+        self._refused = refused or RefusedConnections()
         self._names = dict(names)
         self.own = own
         self.keys = {name: key for key, name in names.items()}
@@ -57,13 +68,20 @@ class Guard:
 
     def _name(self, parts: list[bytes]) -> bytes | None:
         if len(parts) != PARTS or parts[2] != DOMAIN or parts[5] != b"CURVE":
+            self._refuse(parts, "", "it does not encrypt")
             return None
         key = z85.encode(parts[6]).decode()
         name = self._names.get(key, "")
+        if not name:
+            self._refuse(parts, key, "its key is not one of this cluster's")
         if name and key == self.next_keys.get(name):
             del self._names[self.keys[name]], self.next_keys[name]
             self.keys[name] = key
         return name.encode() or None
+
+    def _refuse(self, parts: list[bytes], key: str, why: str) -> None:
+        caller = Caller(LISTENER, word_of(parts, 3) or UNKNOWN, key=key)
+        self._refused.note(caller, why, MemberRefused.number or 0)
 
 
 def _is_z85(key: str) -> bool:

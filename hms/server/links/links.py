@@ -39,6 +39,7 @@ from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.link_status import describe_link
 from hms.server.links.receiver import LinkReceiver
 from hms.server.links.sender import LinkSender
+from hms.server.refused_connections import RefusedConnections
 from hms.workers.outbox import Outbox
 
 log = logging.getLogger("hms.links")
@@ -65,8 +66,11 @@ class Links:
         wake: Callable[[], None],
         on_key_learned: Callable[[str, str], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
+        refused: RefusedConnections | None = None,
     ) -> None:
+        """refused: where it notes which nodes are not let in."""
         self._settings = settings
+        self._refused = refused or RefusedConnections()
         self._on_word, self._on_change = on_word, on_change
         self._on_key_learned, self._wake = on_key_learned, wake
         self._next_key = ""
@@ -90,7 +94,7 @@ class Links:
         peers = [(peer.index, peer.name) for peer in settings.peers]
         self.members = Members(own, peers, round(settings.heartbeat_s * 1000))
         self._hearing = LinkReceiver(
-            settings, self.members, self, self._on_word, self._on_key_learned
+            *(settings, self.members, self, self._on_word, self._on_key_learned, self._refused)
         )
         self._hearing.open(context)
         for peer in settings.peers:

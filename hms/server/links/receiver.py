@@ -23,7 +23,7 @@ from hms.engine.cluster.members import (
 from hms.errors.catalogue import MemberRefused
 from hms.errors.tree import HmsError
 from hms.server.address_faults import rebind, unusable
-from hms.server.links.key_guard import Guard
+from hms.server.links.key_guard import LISTENER, Guard
 from hms.server.links.keys import KeyPair
 from hms.server.links.link_frames import (
     HelloBody,
@@ -34,6 +34,8 @@ from hms.server.links.link_frames import (
     link_frame,
 )
 from hms.server.links.link_settings import FRAMES_PER_S_MAX, Heard, LinkSettings
+from hms.server.logins.callers import UNKNOWN, Caller
+from hms.server.refused_connections import RefusedConnections
 
 log = logging.getLogger("hms.links")
 
@@ -67,7 +69,9 @@ class LinkReceiver:
         owner: Owner,
         on_word: Callable[[int, list[tuple[Incarnation, bytes]]], bool],
         on_key_learned: Callable[[str, str], None],
+        refused: RefusedConnections,
     ) -> None:
+        self._refused = refused
         self._settings, self.members = settings, members
         self._on_key_learned = on_key_learned
         self._owner, self._on_word = owner, on_word
@@ -83,7 +87,7 @@ class LinkReceiver:
         """Listen; with keys only to whom the guard lets in."""
         if self._settings.keys is not None:
             names = {peer.key: peer.name for peer in self._settings.peers}
-            self.guard = Guard(context, self._settings.keys, names)
+            self.guard = Guard(context, self._settings.keys, names, self._refused)
             for peer in self._settings.peers:
                 self.guard.learn(peer.name, peer.next_key)
         self.listener = self._listen(context)
@@ -154,8 +158,12 @@ class LinkReceiver:
         try:
             data = [part.bytes for part in parts]
             envelope = decode_link(data, self._settings.frame_bytes_max)
-            self._apply(pipe, envelope, data[1], _key_name(parts) if self.guard else "", now)
+            self._apply(pipe, envelope, data[1], _told(parts, "User-Id") if self.guard else "", now)
         except HmsError as fault:
+            if isinstance(fault, MemberRefused):
+                who = Caller(LISTENER, _told(parts, "Peer-Address") or UNKNOWN)
+                name = _told(parts, "User-Id") if self.guard else ""
+                self._refused.note(who, str(fault), fault.number or 0, name)
             self._refuse(pipe, fault)
 
     def _apply(
@@ -219,7 +227,9 @@ class LinkReceiver:
             return  # it is gone, or does not read
 
 
-def _key_name(parts: "Sequence[zmq.Frame]") -> str:
-    """Whose key the peer has shown."""
-    name = parts[0].get("User-Id")
-    return name if isinstance(name, str) else ""
+def _told(parts: "Sequence[zmq.Frame]", what: str) -> str:
+    """What libzmq knows of a peer: whose key it has shown, and where it is."""
+    try:
+        return str(parts[0].get(what)) if parts else ""
+    except zmq.ZMQError:
+        return ""

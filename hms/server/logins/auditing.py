@@ -3,11 +3,12 @@ log, right before the records of the command itself, which name its number, and 
 
 Of equal refusals, and of equal logins, the first is recorded at once, the rest of the minute as one
 record with a count. When the first ones of a minute take BYTES_A_MINUTE, further ones are `others`:
-with the counts that come behind, a flood takes less than 1 MiB of the disk in any minute. Refusals
-and logins have a minute each: a flood of attempts hides nobody who got in.
+with the counts that come behind, a flood takes less than 1 MiB of the disk in any minute. Refusals,
+logins, and connections that were not let in have a minute each: a flood of attempts hides nobody
+who got in, and one of connections no attempt.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -30,17 +31,20 @@ from hms.server.logins.security_document import (
     SecurityDocument,
     differences,
 )
+from hms.server.refused_connections import OTHERS, Refused
 from hms.wire.commands import Action, Order, Repeat, concerns
 from hms.wire.operations import SelectMessages
 
-__all__ = ["Auditing"]
+__all__ = ["OTHERS", "Auditing"]
 
 KEYS_MAX = 10_000
 MINUTE_MS = 60_000
 BYTES_A_MINUTE = 200 << 10
+STRANGERS_BYTES_A_MINUTE = 100 << 10
 ENTRY_BYTES = 192
 """What a refusal takes in the log beside its words: numbers, hashes, and the head of its record."""
-OTHERS = "others"
+WORD_MAX = 200
+NO_ARGUMENTS: dict[str, Any] = {}
 NAMED_MAX = 50
 """So many changed sections are named."""
 _Key = tuple[str, str, str, str, int]
@@ -48,19 +52,20 @@ _Key = tuple[str, str, str, str, int]
 
 
 class _Counted:
-    """Equal events. command: what their records say."""
+    """Equal events. command: what their records say; bytes_max: what the first ones of a minute
+    take."""
 
-    def __init__(self, command: str) -> None:
-        self.command = command
+    def __init__(self, command: str, bytes_max: int = BYTES_A_MINUTE) -> None:
+        self.command, self._bytes_max = command, bytes_max
         self._counts: dict[_Key, tuple[int, int]] = {}
         """When the first of this minute came, and how many after it."""
         self._minute_ms = self._spent = 0
         """When the present minute began, and the bytes of its first ones."""
 
     def came(
-        self, key: _Key, now_ms: int, arguments: dict[str, Any], details: AuditDetails
+        self, key: _Key, now_ms: int, arguments: dict[str, Any], details: AuditDetails, times: int
     ) -> tuple[_Key, str] | None:
-        """What of it is recorded now: nothing when it is only counted."""
+        """What of it is recorded now: nothing when it is only counted. times: so many of it."""
         said = ""
         if key not in self._counts:  # of the first alone: a flood costs little
             is_told = arguments or details != NO_DETAILS
@@ -68,7 +73,7 @@ class _Counted:
             if not self._has_room(key, said, now_ms):
                 key, said = (OTHERS, "", "", "", key[4]), ""
         began_ms, count = self._counts.get(key, (now_ms, -1))
-        self._counts[key] = began_ms, count + 1
+        self._counts[key] = began_ms, count + times
         return (key, said) if count < 0 else None
 
     def _has_room(self, key: _Key, said: str, now_ms: int) -> bool:
@@ -76,7 +81,7 @@ class _Counted:
         if now_ms - self._minute_ms >= MINUTE_MS:
             self._minute_ms, self._spent = now_ms, 0
         size = ENTRY_BYTES + sum(len(word.encode()) for word in (*key[:4], said))
-        if len(self._counts) >= KEYS_MAX or self._spent + size > BYTES_A_MINUTE:
+        if len(self._counts) >= KEYS_MAX or self._spent + size > self._bytes_max:
             return False
         self._spent += size
         return True
@@ -84,10 +89,10 @@ class _Counted:
     def is_due(self, now_ms: int) -> bool:
         return any(now_ms - began >= MINUTE_MS for began, _ in list(self._counts.values()))
 
-    def due(self, now_ms: int) -> Iterator[tuple[_Key, int]]:
-        """Those whose minute is over, with how many came behind the first; each once."""
+    def due(self, now_ms: int, *, is_last: bool) -> Iterator[tuple[_Key, int]]:
+        """Those whose minute is over, or all, with how many came behind the first; each once."""
         for key, (began_ms, count) in list(self._counts.items()):
-            if now_ms - began_ms >= MINUTE_MS:
+            if is_last or now_ms - began_ms >= MINUTE_MS:
                 del self._counts[key]
                 if count:
                     yield key, count
@@ -99,6 +104,7 @@ class Auditing:
     def __init__(self, chain: AuditChain) -> None:
         self._chain = chain
         self._refusals, self._logins = _Counted("refused"), _Counted("login")
+        self._strangers = _Counted("refused", STRANGERS_BYTES_A_MINUTE)
         self.no_news: NoNews = lambda _records: None
         """As of Entrance.heed()."""
 
@@ -181,11 +187,21 @@ class Auditing:
         now_ms: int,
         fx: Effects,
         details: AuditDetails = NO_DETAILS,
+        arguments: dict[str, Any] = NO_ARGUMENTS,
     ) -> None:
-        """A command, or a login, that is not allowed. details: of the first one; those that are
-        counted behind it may be other connections'."""
+        """A command, or a login, that is not allowed. details, arguments: of the first one; those
+        that are counted behind it may be other connections', and have other reasons."""
         key = user[:63], source, action, resource[:255], error
-        self._came(self._refusals, key, {}, details, now_ms, fx)
+        self._came(self._refusals, key, arguments, details, now_ms, fx)
+
+    def not_let_in(self, refused: Iterable[Refused], now_ms: int, fx: Effects) -> None:
+        """Connections that were refused, or cut, without a word to the gate."""
+        for one in refused:
+            about = one.user[:63], one.source, str(Action.CONNECT), one.resource[:255], one.error
+            key = about if one.source else (OTHERS, "", "", "", one.error)
+            said = {"why": one.why, "key": one.key}
+            said = {name: text[:WORD_MAX] for name, text in said.items() if text}
+            self._came(self._strangers, key, said, NO_DETAILS, now_ms, fx, one.count)
 
     def let_in(
         self, login: Login, by: str, now_ms: int, fx: Effects, details: AuditDetails
@@ -210,8 +226,9 @@ class Auditing:
         details: AuditDetails,
         now_ms: int,
         fx: Effects,
+        times: int = 1,
     ) -> None:
-        told = counted.came(key, now_ms, arguments, details)
+        told = counted.came(key, now_ms, arguments, details, times)
         if told is not None:
             self._event(counted, told[0], told[1], 1, now_ms, fx)
 
@@ -275,18 +292,21 @@ class Auditing:
 
     def is_due(self, now_ms: int) -> bool:
         """Whether a minute of some refusals or logins is over; from any thread."""
-        return self._refusals.is_due(now_ms) or self._logins.is_due(now_ms)
+        every = self._logins, self._refusals, self._strangers
+        return any(one.is_due(now_ms) for one in every)
 
-    def flush(self, now_ms: int, fx: Effects) -> None:
-        """Record how many of them came behind the first of their minute."""
+    def flush(self, now_ms: int, fx: Effects, *, is_last: bool = False) -> None:
+        """Record how many of them came behind the first of their minute; is_last: of all minutes,
+        as the node stops."""
         is_alone = not fx.records
-        self._flush(self._logins, now_ms, fx)
+        self._flush(self._logins, now_ms, fx, is_last=is_last)
         if is_alone:
             self.no_news(fx.records)
-        self._flush(self._refusals, now_ms, fx)
+        self._flush(self._refusals, now_ms, fx, is_last=is_last)
+        self._flush(self._strangers, now_ms, fx, is_last=is_last)
 
-    def _flush(self, counted: _Counted, now_ms: int, fx: Effects) -> None:
-        for key, count in counted.due(now_ms):
+    def _flush(self, counted: _Counted, now_ms: int, fx: Effects, *, is_last: bool) -> None:
+        for key, count in counted.due(now_ms, is_last=is_last):
             self._event(counted, key, "", count, now_ms, fx)
 
     def _event(

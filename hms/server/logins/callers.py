@@ -6,7 +6,7 @@ import msgspec
 
 from hms.errors.catalogue import InvalidArgument
 
-__all__ = ["UNMAPPED_UID", "Caller", "caller_at", "network_text", "source_of"]
+__all__ = ["UNKNOWN", "UNMAPPED_UID", "Caller", "caller_at", "network_text", "source_of"]
 
 UNMAPPED_UID = 65_534
 """What a process of another user namespace shows when its user has no number here."""

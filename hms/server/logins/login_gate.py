@@ -4,7 +4,7 @@ State of a peer:  (none) --HELLO--> let in, by its key, its process or its resum
                                 --> CHALLENGED --AUTH--> CHECKING --verdict--> let in, or forgotten
 Anything else that comes before WELCOME ends the connection. Passwords are checked by workers of
 their own, outside lanes and lock. Each refusal reads the same, and is sent at a multiple of
-fail_delay_ms after its AUTH came; the reason stands in the node's log.
+fail_delay_ms after its AUTH came; the reason stands in the node's log and in its audit.
 """
 
 import logging
@@ -45,6 +45,7 @@ from hms.server.logins.policy_pages import PolicyPages
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.node_operations import Ended, Later
 from hms.server.rare_lines import RareLines
+from hms.server.refused_connections import RefusedConnections
 from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
 from hms.wire.commands import Action, Order
@@ -63,6 +64,7 @@ RETRY_AFTER_S = 1
 DENIALS_WAIT_S = 3
 """Of a user whose connections are refused without end."""
 NONCE_BYTES = 32
+WHY_MAX = 200
 WARNING_MS = 60_000
 """So long before a login ends its client is told."""
 
@@ -110,9 +112,11 @@ class LoginGate:
         outside: OutsideLogins | None = None,
         keeper: PolicyKeeper = NO_KEEPER,
         offered: Callable[[str], Sequence[str]] = lambda _listener: LISTENERS_OFFER,
+        refused: RefusedConnections | None = None,
     ) -> None:
         """renewed: told of a connection that has proved anew who it is; offered: the ways to log in
-        at a listener."""
+        at a listener; refused: what did not get so far."""
+        self._strangers = refused or RefusedConnections()
         self._registry = registry
         self._change = change
         self.identities = identities
@@ -167,11 +171,15 @@ class LoginGate:
         if caller is None:
             return  # it is gone
         if peer in self._waiting:
-            self._end(peer, correlation, ProtocolError(detail="a second HELLO"))
+            self.stranger(peer, now_ms, fx, "a second HELLO", correlation)
             return
         if hello.secret:
-            check_identity(hello.uid, hello.secret)
-        login = self._known(hello, caller, now_ms)
+            try:
+                check_identity(hello.uid, hello.secret)
+            except HmsError as error:
+                self._audit_refusal(hello.user, caller, error, "its uid is not its own", now_ms, fx)
+                raise
+        login, why, name = self._known(hello, caller, now_ms)
         offered = tuple(one for one in MECHANISMS if self._is_offered(one, caller))
         if login is not None:
             is_resumed = bool(hello.resume) and login.user != NODE_USER
@@ -180,8 +188,8 @@ class LoginGate:
         elif hello.protocol < wire.PROTOCOL or not set(offered).intersection(hello.mechanisms):
             taken = ", ".join(one for one in offered if one != "DOMAIN") or "KEY"
             said = LoginRequired(address=caller.listener, mechanisms=taken)
-            self._log_refusal(hello.user, caller, "it brought no login")
-            self._audit_refusal(hello.user, caller, said, now_ms, fx)
+            self._log_refusal(name, caller, why)
+            self._audit_refusal(name, caller, said, why, now_ms, fx)
             self._end(peer, correlation, said)
         else:
             self._waiting[peer] = _Waiting(hello, correlation, caller, self._workers)
@@ -189,24 +197,32 @@ class LoginGate:
             asked = wire.Challenge(offered, me.node, is_secured=True, nonce=nonce, epoch=me.epoch)
             fx.out.append(ToPeer(peer, Words(Kind.CHALLENGE, asked, correlation)))
 
-    def _known(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
-        """Who needs not be asked: the node's own servers, resumed logins, keys and processes."""
+    def _known(
+        self, hello: wire.Hello, caller: Caller, now_ms: int
+    ) -> tuple[Login | None, str, str]:
+        """Who needs not be asked: the node's own servers, resumed logins, keys and processes. For
+        others, why they are none of these, and which user it is about."""
         if hello.secret and self._registry.is_own(hello.client_name, hello.uid):
             rights = self.identities.policy.rights_of(("admin",))
-            return Login(NODE_USER, "NODE", ("admin",), rights, caller)
+            return Login(NODE_USER, "NODE", ("admin",), rights, caller), "", NODE_USER
         if hello.resume and hello.secret:
-            return self._resumed(hello, caller, now_ms)
-        if hello.mechanisms:
-            return None  # it has brought a proof of its own, which is then looked at
+            login = self._resumed(hello, caller, now_ms)
+            return login, "its resume token does not hold", hello.user
+        if hello.mechanisms:  # it has brought a proof of its own, which is then looked at
+            return None, "none of its logins is offered at this listener", hello.user
+        return self._carried(hello.user, caller, now_ms)
+
+    def _carried(self, user: str, caller: Caller, now_ms: int) -> tuple[Login | None, str, str]:
+        """The same, of who brings nothing but its key or its process. user: that it says it is."""
         mechanism, name = self.identities.of_transport(caller)
-        if not name or (hello.user and hello.user != name):
-            return None
+        by = "key" if caller.key else "process"
+        if not name:
+            return None, f"it brought no login, and its {by} is no user's", user
+        if user and user != name:
+            return None, f"its {by} is user {name}'s", user
         if not self._is_offered(mechanism, caller):
-            return None
-        login, why = self.identities.login(name, mechanism, caller, now_ms)
-        if login is None:
-            self._log_refusal(name, caller, why)
-        return login
+            return None, f"mechanism {mechanism} is not offered at this listener", name
+        return *self.identities.login(name, mechanism, caller, now_ms), name
 
     def _is_offered(self, mechanism: str, caller: Caller) -> bool:
         """Whether a listener lets somebody in so. The password of the domain comes with a key, and
@@ -232,11 +248,13 @@ class LoginGate:
         )
         return login
 
-    def auth(self, peer: Hashable, correlation: int, auth: wire.Auth, now_ms: int) -> None:
+    def auth(
+        self, peer: Hashable, correlation: int, auth: wire.Auth, now_ms: int, fx: Effects
+    ) -> None:
         """Have it checked by a worker; the answer goes to the HELLO."""
         waiting = self._waiting.get(peer)
         if waiting is None or waiting.is_checking:
-            self._end(peer, correlation, ProtocolError(detail="an AUTH that nobody asked for"))
+            self.stranger(peer, now_ms, fx, "an AUTH that nobody asked for", correlation)
             return
         waiting.is_checking = True
         if self._is_outside(auth):
@@ -249,6 +267,9 @@ class LoginGate:
             self._refuse_later(peer, auth.user, why)
         elif not waiting.workers.submit(lambda: self._check(peer, waiting, auth)):
             busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
+            why = "too many logins wait"
+            self._log_refusal(auth.user, waiting.caller, why)
+            self._audit_refusal(auth.user, waiting.caller, busy, why, now_ms, fx)
             self._end(peer, waiting.correlation, busy)
 
     def _is_outside(self, auth: wire.Auth) -> bool:
@@ -280,9 +301,10 @@ class LoginGate:
                 return
             fresh, why = self._login_of(proof, auth.mechanism, login.caller, now_ms)
             if fresh is None or fresh.user != login.user:
-                self._log_refusal(login.user, login.caller, why or "it is another user's token")
-                said = LoginRefused(address=login.caller.listener)
-                self._audit_refusal(login.user, login.caller, said, now_ms, fx, self._whose(number))
+                why = why or "it is another user's token"
+                self._log_refusal(login.user, login.caller, why)
+                said, whose = LoginRefused(address=login.caller.listener), self._whose(number)
+                self._audit_refusal(login.user, login.caller, said, why, now_ms, fx, whose)
                 fx.out.append(Refusal(number, correlation, said))
                 return
             self._limits.succeeded(login.user, login.caller.source, now_ms)
@@ -515,10 +537,21 @@ class LoginGate:
         )
         return self._pace.denied(login.user, now_ms)
 
-    def stranger(self, peer: Hashable) -> None:
-        """A peer that sends anything else before WELCOME is cut."""
-        if peer in self._waiting:
-            self._end(peer, 0, ProtocolError(detail="a frame before the login"))
+    def stranger(
+        self,
+        peer: Hashable,
+        now_ms: int,
+        fx: Effects,
+        why: str = "a frame before the login",
+        correlation: int = 0,
+    ) -> None:
+        """A peer that sends anything else before WELCOME is cut; once: it has no state behind."""
+        said, waiting = ProtocolError(detail=why), self._waiting.get(peer)
+        if waiting is not None:
+            self._log_refusal(waiting.hello.user, waiting.caller, why)
+            self._audit_refusal(waiting.hello.user, waiting.caller, said, why, now_ms, fx)
+        if waiting is not None or correlation:
+            self._end(peer, correlation, said)
 
     def lost(self, peer: Hashable) -> None:
         """A peer is gone; its verdict finds nobody."""
@@ -531,12 +564,17 @@ class LoginGate:
         return {
             "security": f"secured: {users}, policy version {document.version}",
             "logins_refused": self.refused,
+            "connections_refused": self._strangers.total,
             "addresses_locked": len(self.locked),
         }
 
     def figures(self) -> dict[str, int]:
         """For metrics."""
-        return {"logins_refused": self.refused, "denied": self.denials}
+        return {
+            "logins_refused": self.refused,
+            "connections_refused": self._strangers.total,
+            "denied": self.denials,
+        }
 
     # what the engine asks (hms.engine.security.authority)
 
@@ -646,6 +684,7 @@ class LoginGate:
         if proof.outside is not None and proof.outside.is_away:
             self._log_refusal(auth.user, caller, proof.why)
             busy = LoginBusy(address=caller.listener, retry_after_s=RETRY_AFTER_S)
+            self._audit_refusal(auth.user, caller, busy, proof.why, now_ms, fx)
             self._end(peer, waiting.correlation, busy)
             return
         login, why = self._login_of(proof, auth.mechanism, caller, now_ms)
@@ -716,6 +755,8 @@ class LoginGate:
                 peer, correlation, hello, now_ms, fx, login=login, resume=(token, token_ms)
             )
         except HmsError as error:
+            self._log_refusal(login.user, login.caller, str(error))
+            self._audit_refusal(login.user, login.caller, error, str(error), now_ms, fx)
             self._end(peer, correlation, error)
             return
         number = self._registry.numbers[peer]
@@ -752,7 +793,7 @@ class LoginGate:
 
         def refuse(fx: Effects, now_ms: int) -> None:
             if self._waiting.get(peer) is waiting:
-                self._audit_refusal(user, waiting.caller, said, now_ms, fx)
+                self._audit_refusal(user, waiting.caller, said, why, now_ms, fx)
                 self._end(peer, waiting.correlation, said)
 
         waiting.workers.at_next_multiple(lambda: self._change(refuse))
@@ -769,14 +810,15 @@ class LoginGate:
         user: str,
         caller: Caller,
         error: HmsError,
+        why: str,
         now_ms: int,
         fx: Effects,
         details: AuditDetails = NO_DETAILS,
     ) -> None:
         resource, number = f"listener:{caller.listener}", error.number or 0
-        self._auditing.refused(
-            user, caller.source, str(Action.CONNECT), resource, number, now_ms, fx, details
-        )
+        about = user, caller.source, str(Action.CONNECT), resource, number
+        said = {"why": why[:WHY_MAX], **({"key": caller.key} if caller.key else {})}
+        self._auditing.refused(*about, now_ms, fx, details, said)
 
     def _log_refusal(self, user: str, caller: Caller, why: str) -> None:
         self.refused += 1

@@ -1,0 +1,96 @@
+"""Connections that a real node refuses before a login, or cuts, stand in its audit."""
+
+import contextlib
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import hms
+from hms.boot.cli import main
+from hms.server.links.keys import make_key_file
+from hms.testing.ports import free_port
+from tests.support import zmtp
+from tests.support.secured import document, secured_node
+from tests.support.waiting import wait_until
+
+REFUSED, PROTOCOL = 1031, 1001
+PART = bytes(64 << 10)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    """With a listener for known keys, and one for a network that nobody is in."""
+    folder = tmp_path_factory.mktemp("r")
+    at = {name: f"tcp://127.0.0.1:{free_port()}" for name in ("known", "far")}
+    key = make_key_file(folder / "server.key")
+    about = {"server_key_file": str(folder / "server.key")}
+    far = {**about, "client_keys": "ANY", "addresses": ["10.99.0.0/16"]}
+    listeners = {
+        "known": {"address": at["known"], **about},
+        "far": {"address": at["far"], **far},
+    }
+    config = {"hms": {"queue": {"orders": {}}}, "listener": listeners}
+    with secured_node(folder, document(), config) as made:
+        made.folder, made.at, made.key = folder, at, key
+        yield made
+
+
+def found(node, resource, error):
+    """Records of that listener, once there is one."""
+
+    def read():
+        told = audit(node, "list", "--limit", "1000")
+        return [one for one in told if (one["resource"], one["result"]) == (resource, error)]
+
+    wait_until(read)
+    return read()
+
+
+def audit(node, *words):
+    """What a command of the audit says, as JSON."""
+    given = ["audit", *words, "--json", "--config", str(node.config_file)]
+    return json.loads(CliRunner().invoke(main, given, catch_exceptions=False).output)
+
+
+def refuse(node, name, key_file):
+    with pytest.raises(hms.LoginRefused):
+        hms.connect(
+            node.at[name],
+            server_keys=[node.key],
+            key_file=str(node.folder / key_file),
+            connect_timeout_s=60,
+        )
+
+
+def test_an_unknown_key_is_a_record_with_the_key_and_shown_in_a_list(node):
+    """Of equal ones of a minute the first alone."""
+    public = make_key_file(node.folder / "unknown.key")
+    for _ in range(3):
+        refuse(node, "known", "unknown.key")
+
+    entry, *_ = found(node, "listener:known", REFUSED)
+    assert (entry["from"], entry["command"]) == ("127.0.0.1", "refused")
+    assert entry["why"] == f"its key is not known (key {public})"
+    assert entry["count"] == 1
+
+
+def test_another_network_is_a_record(node):
+    """Whatever its key."""
+    make_key_file(node.folder / "any.key")
+    refuse(node, "far", "any.key")
+
+    entry, *_ = found(node, "listener:far", REFUSED)
+    assert entry["why"].startswith("the listener is not for its network")
+
+
+def test_a_frame_without_end_is_a_record_of_the_process_that_sent_it(node):
+    """Before any HELLO, at a local socket, where the kernel knows whose process it is."""
+    raw = zmtp.connect(node.address)
+    with raw, contextlib.suppress(OSError):
+        while True:
+            raw.sendall(zmtp.part(PART, is_last=False))
+
+    entry, *_ = found(node, f"listener:{node.address}", PROTOCOL)
+    assert entry["from"].startswith("uid ")
+    assert "without completing a frame" in entry["why"]
