@@ -1,6 +1,8 @@
 """hms audit: who ordered what, and whether the record of it is whole. Reads the store itself, also
 while the node is down."""
 
+import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +26,8 @@ __all__ = ["audit"]
 
 BROKEN, OLDER = 4, 3
 FOLLOW_S = 0.5
+SYNCED = 2
+"""The newest segments: before another one is begun the node syncs those that are full."""
 WAITS = 0.8
 
 
@@ -178,8 +182,10 @@ def _verify_all(target: Target) -> None:
 @audit.command()
 @target_options
 def anchor(target: Target) -> None:
-    """Number and hash of the last record, to be kept elsewhere."""
+    """Number and hash of the last record, to be kept elsewhere. It is on the disk then: one that a
+    power cut takes would accuse the store."""
     last = next(iter(deque(_entries(target), maxlen=1)), None)
+    _sync(target)
     if last is None:
         raise InvalidArgument(what="anchor", detail="nothing is recorded yet")
     said = f"{last.number}:{last.hash.hex()}"
@@ -233,6 +239,21 @@ def _stamp(target: Target) -> tuple[object, ...]:
         return (object(),)  # a database is asked each time
     found = list_segments(log_folder(node))[-1:]
     return tuple((str(one.file), one.file.stat().st_mtime_ns) for one in found)
+
+
+def _sync(target: Target) -> None:
+    """What was read of the log is on the disk. Of a login nobody waits until the node syncs it."""
+    config = target.config()
+    node = config.node(target.node_name)
+    if node.database is not None:
+        return  # read when it is committed
+    for one in list_segments(log_folder(node))[-SYNCED:]:
+        with contextlib.suppress(FileNotFoundError):  # it has left the log, so it was synced
+            descriptor = os.open(one.file, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _entries(target: Target, newest: int | None = None, above: int = 0) -> Iterator[AuditEntry]:

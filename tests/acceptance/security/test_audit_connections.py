@@ -2,13 +2,17 @@
 
 import contextlib
 import json
+import os
 
 import pytest
 from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from hms.boot.config import load
+from hms.boot.log_folder import log_folder
 from hms.server.links.keys import make_key_file
+from hms.store.journal.reader import list_segments
 from hms.testing.ports import free_port
 from tests.support import zmtp
 from tests.support.secured import document, secured_node
@@ -94,3 +98,22 @@ def test_a_frame_without_end_is_a_record_of_the_process_that_sent_it(node):
     entry, *_ = found(node, f"listener:{node.address}", PROTOCOL)
     assert entry["from"].startswith("uid ")
     assert "without completing a frame" in entry["why"]
+
+
+def test_an_anchor_is_told_when_what_it_names_is_on_the_disk(node, monkeypatch):
+    """A login is synced with what comes next: a power cut would take it, and the anchor that names
+    it would accuse the store."""
+    synced, sync = set(), os.fsync
+
+    def note(descriptor):
+        sync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    with hms.connect(node.address, connect_timeout_s=60):
+        pass
+    monkeypatch.setattr(os, "fsync", note)
+    number = int(audit(node, "anchor")["anchor"].partition(":")[0])
+
+    newest = list_segments(log_folder(load(node.config_file).node("NODE1")))[-1]
+    assert number > 0
+    assert newest.file.stat().st_ino in synced

@@ -1,5 +1,7 @@
 """What nodes remember of one another's audits."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from hms.engine.cluster.audit_heads import AuditHeads
@@ -11,6 +13,9 @@ from hms.engine.cluster.cluster_messages import (
 )
 from hms.engine.log.audit_chain import RECENT_MAX, AuditChain
 from hms.errors.catalogue import ProtocolError
+from hms.records.audit import NO_HASH, AuditEntry
+from hms.server.effect_release import EffectRelease
+from tests.support.cluster_rig import INTERVAL_MS, World
 
 HASHES = [bytes([n]) * 32 for n in range(256)]
 
@@ -160,3 +165,33 @@ def test_a_log_that_began_without_an_audit_is_not_doubted_by_who_remembers_none(
     made.restore(1, HASHES[0])
     assert made.differs(0, b"") == ""
     assert made.differs(1, HASHES[1]) != ""
+
+
+@pytest.mark.parametrize("when", ["it is time", "the other node comes"])
+def test_a_head_is_told_when_its_record_is_synced_and_not_before(when):
+    """Also of a login, whose record nobody waits for: a power cut would take it, and the node that
+    was told of it would raise a false alert."""
+    world, said = World(), []
+    world.link_all()
+    world.settle()
+    node, other = world.nodes[1], world.nodes[2]
+    releases = EffectRelease()
+    releases.outlet = SimpleNamespace(put=lambda _frames: None)
+    releases.to_node = lambda effect, _payloads: said.append(effect.word)
+
+    def login(fx):
+        who = "u", "uid 1000", "connect", "listener:s", "login", ""
+        entry = AuditEntry(0, world.now_ms, *who, 0, 1, NO_HASH)
+        node.engine.state.audit.append(entry, fx)
+        fx.unawaited, fx.must_wait = len(fx.records), False
+
+    releases.add(node.run(login), len(node.log))
+    world.now_ms += INTERVAL_MS
+    told = node.tick() if when == "it is time" else node.hears(2, other.life)
+    releases.add(told, len(node.log))
+    releases.release(len(node.log) - 1)
+    assert [word for word in said if isinstance(word, AuditHead)] == []
+    releases.release(len(node.log))
+
+    (head,) = [word for word in said if isinstance(word, AuditHead)]
+    assert head.number == node.engine.state.audit.number == 1
