@@ -29,6 +29,7 @@ FOLLOW_S = 0.5
 SYNCED = 2
 """The newest segments: before another one is begun the node syncs those that are full."""
 WAITS = 0.8
+_SHOWN = ("number", "at", "user", "from", "command", "result", "resource", "why")
 
 
 @click.group()
@@ -45,7 +46,7 @@ def list_(target: Target, user: str | None, limit: int) -> None:
     """What was ordered and refused, the newest last."""
     found = (one for one in _entries(target) if user in (None, one.user))
     rows = [_row(one) for one in deque(found, maxlen=max(0, limit))]
-    show_table(target, rows, empty="Nothing is recorded.")
+    show_table(target, rows, empty="Nothing is recorded.", columns=_SHOWN)
 
 
 @audit.command()

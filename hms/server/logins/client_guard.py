@@ -17,8 +17,9 @@ from hms.server.zap import PARTS, ZapSocket, word_of
 
 __all__ = ["ClientGuard"]
 
-SHUN_S = 10.0
-"""So long a key is refused from an address where a connection of it was cut for what it sent."""
+CUTS_MAX, SHUN_S = 3, 10.0
+"""From so many connections on that were cut for what they sent, a key is refused from their address
+until so long after the last one. One alone may be a fault, and its key another program's too."""
 SHUNNED_MAX = 256
 
 
@@ -36,17 +37,22 @@ class ClientGuard:
         self._listeners = {one.domain: one for one in listeners if one.keys is not None}
         self._known_keys = known_keys
         self._refused, self._clock = refused, clock
-        self._shunned: OrderedDict[tuple[str, str], float] = OrderedDict()
-        """Keys, and from where, that are refused until then."""
+        self._cuts: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+        """How many connections of a key, and from where, were cut, and until when that counts."""
         self.zap = ZapSocket(context, self._who, b"refused")
 
     def shun(self, caller: Caller) -> None:
-        """Refuse the key of a connection that was cut, from its address, for a while."""
+        """A connection was cut; who goes on is refused for a while."""
         if caller.key:
-            self._shunned[caller.key, caller.source] = self._clock() + SHUN_S
-            self._shunned.move_to_end((caller.key, caller.source))
-            while len(self._shunned) > SHUNNED_MAX:
-                self._shunned.popitem(last=False)
+            about = caller.key, caller.source
+            self._cuts[about] = self._cuts_of(about) + 1, self._clock() + SHUN_S
+            self._cuts.move_to_end(about)
+            while len(self._cuts) > SHUNNED_MAX:
+                self._cuts.popitem(last=False)
+
+    def _cuts_of(self, about: tuple[str, str]) -> int:
+        count, until = self._cuts.get(about, (0, 0.0))
+        return count if self._clock() < until else 0
 
     def _who(self, parts: list[bytes]) -> bytes | None:
         caller, why = self._judge(parts)
@@ -67,8 +73,8 @@ class ClientGuard:
             return caller, "the listener is not for its network"
         if not (listener.takes_any_key or key in self._known_keys()):
             return caller, "its key is not known"
-        if self._shunned.get((key, caller.source), 0.0) > self._clock():
-            return caller, "it was cut a moment ago for what it sent"
+        if self._cuts_of((key, caller.source)) >= CUTS_MAX:
+            return caller, "connections of it were cut a moment ago for what they sent"
         return caller, ""
 
 

@@ -14,7 +14,7 @@ from hms.server.bans import Ban
 from hms.server.listening_sockets import ListenAt
 from hms.server.logins.auditing import STRANGERS_BYTES_A_MINUTE
 from hms.server.logins.callers import Caller
-from hms.server.logins.client_guard import SHUN_S, SHUNNED_MAX, ClientGuard
+from hms.server.logins.client_guard import CUTS_MAX, SHUN_S, SHUNNED_MAX, ClientGuard
 from hms.server.refused_connections import OTHERS, RefusedConnections
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
@@ -192,17 +192,20 @@ def guard():
     context.term()
 
 
-def test_a_key_that_was_cut_waits_at_its_address_and_nowhere_else(guard):
-    """A network key is shared: who has it elsewhere is not kept out."""
+def test_a_key_that_goes_on_to_be_cut_waits_at_its_address_and_nowhere_else(guard):
+    """A network key is shared: who has it elsewhere is not kept out, nor anybody by one fault."""
     key, other = b"k" * 32, b"o" * 32
     admit = guard.guard._who
     shown = admit(asked(key)).decode()
-    guard.guard.shun(Caller("clients", "10.0.0.1", key=shown))
+    for _ in range(CUTS_MAX):
+        assert admit(asked(key)) == shown.encode()
+        guard.guard.shun(Caller("clients", "10.0.0.1", key=shown))
 
     assert admit(asked(key)) is None
     assert admit(asked(key, b"10.0.0.2")) == shown.encode() != admit(asked(other))
     ((noted,),) = guard.refused.take()
-    assert (noted.key, noted.why) == (shown, "it was cut a moment ago for what it sent")
+    assert (noted.key, noted.error) == (shown, REFUSED)
+    assert "were cut a moment ago" in noted.why
     guard.seconds[0] = SHUN_S
     assert admit(asked(key)) == shown.encode()
 
@@ -211,7 +214,7 @@ def test_a_thousand_keys_that_were_cut_are_not_all_remembered(guard):
     """Each costs its owner a connection, and the node must not keep them for ever."""
     for number in range(1000):
         guard.guard.shun(Caller("clients", "10.0.0.1", key=f"{number}"))
-    assert len(guard.guard._shunned) == SHUNNED_MAX
+    assert len(guard.guard._cuts) == SHUNNED_MAX
 
 
 def test_a_question_that_makes_no_sense_is_refused(guard):
