@@ -27,12 +27,18 @@ _NONE = (0, 0, 0)
 
 
 class LinkKeys:
-    """file: of the node's pair, None without one. announce, rekey: see Links."""
+    """file: of the node's pair, None without one. announce, rekey: see Links; on_shown: told of the
+    key that is shown from then on."""
 
     def __init__(
-        self, file: Path | None, announce: Callable[[str], None], rekey: Callable[[KeyPair], None]
+        self,
+        file: Path | None,
+        announce: Callable[[str], None],
+        rekey: Callable[[KeyPair], None],
+        on_shown: Callable[[str], None] = lambda _key: None,
     ) -> None:
         self._file, self._announce, self._rekey = file, announce, rekey
+        self._on_shown = on_shown
         self._seen = _NONE if file is None else stamp_of(file)
         self._shown = b"" if file is None else read_key_file(file).public
         self._seen_next = _NONE
@@ -52,6 +58,7 @@ class LinkKeys:
             if pair is not None and pair.public != self._shown:
                 self._shown = pair.public
                 self._rekey(pair)
+                self._on_shown(pair.public.decode())
                 log.warning("the links show the key %s from now on", pair.public.decode())
 
 

@@ -21,6 +21,8 @@ from hms.workers.lanes import LanePool
 
 log = logging.getLogger("hms.node")
 
+OnKey = Callable[[str, str, str], None]
+"""Of which node, what has become of its key, and the public key."""
 TICKS_PER_INTERVAL = 5
 TICK_S_MAX, TICK_S_MIN = 0.2, 0.02
 
@@ -35,7 +37,11 @@ class Linking:
         engine: Engine,
         broker: Broker,
         refused: RefusedConnections,
+        on_key: OnKey,
     ) -> None:
+        """refused: as Links; on_key: told of another key of this node, or of one that another node
+        is going to show."""
+        self._on_key = on_key
         assert engine.cluster is not None
         self._engine, self._broker = engine, broker
         self.lanes: LanePool
@@ -53,7 +59,9 @@ class Linking:
         self._keys = {
             one.group.nodename: one.group.link_public_key or "" for one in config.nodes.values()
         }
-        self.keys = LinkKeys(self._file, self.links.announce, self.links.rekey)
+        own = f"node:{node.name}"
+        told = self.links.announce, self.links.rekey, lambda key: on_key(own, "link key", key)
+        self.keys = LinkKeys(self._file, *told)
         self._door = Door(engine.cluster, broker.command, self.links.outbox.put_many)
         broker.releases.to_node = self._door.release
         broker.registry.members = self.links.clients
@@ -83,6 +91,7 @@ class Linking:
 
     def _on_key_learned(self, name: str, key: str) -> None:
         """A boot should know it too; a full disk does not keep a running node from it."""
+        self._on_key(f"node:{name}", "link key learned", key)
         if self._file is None:
             return
         try:
@@ -99,10 +108,16 @@ class Linking:
 
 
 def make_linking(
-    config: Config, node: Node, engine: Engine, broker: Broker, refused: RefusedConnections
+    config: Config,
+    node: Node,
+    engine: Engine,
+    broker: Broker,
+    refused: RefusedConnections,
+    on_key: OnKey,
 ) -> Linking | None:
     """The links of a node; None when it is alone."""
-    return None if engine.cluster is None else Linking(config, node, engine, broker, refused)
+    about = config, node, engine, broker, refused, on_key
+    return None if engine.cluster is None else Linking(*about)
 
 
 def gateway_limits(node: Node) -> GatewayLimits:

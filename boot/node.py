@@ -100,6 +100,10 @@ _STANDARD_FDS = (1, 2)
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
+def _unaudited(_resource: str, _command: str, _key: str) -> None:
+    """An open node has no audit."""
+
+
 class _Ended(BaseException):
     """It was told to stop before it was ready."""
 
@@ -150,7 +154,10 @@ class NodeProcess:
             self._facts,
             self._own,
         )
-        linking = self._linking = make_linking(config, node, self._engine, self._broker, refused)
+        linking = self._linking = make_linking(
+            *(config, node, self._engine, self._broker, refused),
+            _unaudited if self._securing is None else self._securing.key_changed,
+        )
         self._ledger = compose.ledger(node, self._engine_bytes)
         turn = self._broker.turn if linking is None else linking.turn
         workers = node.group.hmsmaxthr

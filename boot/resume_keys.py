@@ -1,18 +1,45 @@
 """The keys that sign resume tokens: in a file beside the security file, so that clients come back
 without their passwords after the node was booted anew. Two generations count; a new one is drawn
-when the newest is a day old."""
+when the newest is a day old, also while the node runs."""
 
+import logging
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from hms.errors.catalogue import SecurityFileError
 from hms.server.logins.resume_tokens import KEY_BYTES
 
-__all__ = ["resume_keys"]
+__all__ = ["ResumeKeys", "resume_keys"]
+
+log = logging.getLogger("hms.security")
 
 GENERATIONS = 2
 AGE_S = 86_400
+LOOK_S = 600.0
+
+
+class ResumeKeys:
+    """Those of a node that runs; held: the newest first."""
+
+    def __init__(self, path: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._monotonic = path, monotonic
+        self.held = resume_keys(path)
+        self._due_s = monotonic() + LOOK_S
+
+    def look(self) -> bool:
+        """Whether they are other ones than before. Where the file cannot be written they stay, and
+        it is tried again."""
+        if self._monotonic() < self._due_s:
+            return False
+        self._due_s = self._monotonic() + LOOK_S
+        before = self.held
+        try:
+            self.held = resume_keys(self._path)
+        except SecurityFileError as error:
+            log.warning("the keys of resume tokens stay as they are: %s", error)
+        return self.held != before
 
 
 def resume_keys(path: Path) -> list[bytes]:

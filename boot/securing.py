@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hms.boot.audit_checks import AuditChecks, verify_command
 from hms.boot.compose import hms_version
 from hms.boot.entries import Config, Listener, Node
 from hms.boot.policy_sharing import PolicySharing
-from hms.boot.resume_keys import resume_keys
+from hms.boot.resume_keys import ResumeKeys
 from hms.boot.security_file import change_security, load_security, own_name, read_marked
 from hms.boot.watched_files import stamp_of
 from hms.boot.withheld_variables import named_by_policy
@@ -52,7 +53,7 @@ from hms.server.logins.security_document import (
     differences,
 )
 from hms.server.node_operations import Later
-from hms.server.refused_connections import RefusedConnections
+from hms.server.refused_connections import Refused, RefusedConnections
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire.operations import Operation, WhoMay
 
@@ -123,6 +124,8 @@ class Securing:
         self._seen = stamp_of(path)
         self._asked: deque[_Asked] = deque()
         """What operators have asked of it since the last look."""
+        self._keys: deque[tuple[str, str, str]] = deque()
+        """Keys that are not in the audit yet; see key_changed()."""
         self._renewed: dict[str, tuple[str, str]] = {}
         """Hashes that are to be kept: by user, the stored one and the one in its place."""
         self._renew_at = self._refused_until = float("-inf")
@@ -161,6 +164,7 @@ class Securing:
             self._engine, registry.logins, self._node.name, monitor.calls_of
         )
         self._change = change
+        self._resume_keys = ResumeKeys(self._path.with_name("resume.keys"))
         self._changes = LiveChanges(self._engine, registry, authorization, monitor)
         self.gate = LoginGate(
             registry,
@@ -168,7 +172,7 @@ class Securing:
             identities,
             authorization,
             self._workers,
-            ResumeTokens(self._resume_keys(), self._document.security.resume_s),
+            ResumeTokens(self._resume_keys.held, self._document.security.resume_s),
             self._caller_of,
             self._dummy,
             self._auditing,
@@ -181,9 +185,6 @@ class Securing:
         self._engine.obey(self.gate)
         return self.gate
 
-    def _resume_keys(self) -> list[bytes]:
-        return resume_keys(self._path.with_name("resume.keys"))
-
     def look(self) -> None:
         """End logins whose time is over; take over a file that was changed, while a faulty one
         leaves what holds."""
@@ -191,11 +192,15 @@ class Securing:
             self._change(lambda fx, now_ms: self._changes.expire(now_ms, fx))
         if self.gate.is_warning_due(self._clock_ms()):
             self._change(lambda fx, now_ms: self.gate.warn(now_ms, fx))
+        if self._resume_keys.look():
+            self._change(lambda _fx, _now_ms: self.gate.sign_with(self._resume_keys.held))
         if self.gate.has_locks:
             self._change(lambda _, now_ms: self.gate.look_at_locks(now_ms))
         self.gate.refresh_outside(self._clock_ms())
+        while self._keys:
+            self._change(partial(self._audit_key, *self._keys.popleft()))
         for some in self._refused.take():
-            self._change(lambda fx, now_ms, s=some: self._auditing.not_let_in(s, now_ms, fx))  # type: ignore[misc]
+            self._change(partial(self._audit_refused, some))
         if self._auditing.is_due(self._clock_ms()):
             self._change(lambda fx, now_ms: self._auditing.flush(now_ms, fx))
         if self._sharing is not None:
@@ -203,6 +208,12 @@ class Securing:
         self._audits.look(self._clock_ms(), self._change, self._answer)
         self._look_at_file([self._asked.popleft() for _ in range(len(self._asked))])
         self._write_renewed()
+
+    def _audit_key(self, resource: str, command: str, key: str, fx: Effects, now_ms: int) -> None:
+        self._auditing.key_changed(resource, command, key, now_ms, fx)
+
+    def _audit_refused(self, some: Sequence[Refused], fx: Effects, now_ms: int) -> None:
+        self._auditing.not_let_in(some, now_ms, fx)
 
     def _look_at_file(self, asked: "list[_Asked]") -> None:
         """Take it over when it was changed; what operators have asked and ordered."""
@@ -424,6 +435,8 @@ class Securing:
 
     def stopped(self, moves_to: str, fx: Effects, now_ms: int) -> None:
         """Audit a stop, and what is counted and not told yet; under the engine's lock."""
+        while self._keys:
+            self._audit_key(*self._keys.popleft(), fx, now_ms)
         for some in self._refused.take():
             self._auditing.not_let_in(some, now_ms, fx)
         self._auditing.flush(now_ms, fx, is_last=True)
@@ -434,9 +447,10 @@ class Securing:
         if self.gate.is_untold(listener, key):
             self._change(lambda fx, _now_ms: self.gate.announce(listener, key, fx))
 
-    def key_changed(self, listener: str, key: str) -> None:
-        """A listener shows another key."""
-        self._change(lambda fx, now_ms: self._auditing.key_changed(listener, key, now_ms, fx))
+    def key_changed(self, resource: str, command: str, key: str) -> None:
+        """A listener or a node shows another key, or is going to: audited at the next look. From
+        any thread."""
+        self._keys.append((resource, command, key))
 
     def take_over(self, document: SecurityDocument) -> int:
         """A newer version of the document holds from now on; how much of what was open is

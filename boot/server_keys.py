@@ -53,7 +53,7 @@ class ServerKeys:
             return
         self._shown[name] = pair.public
         self._show(name, (pair.public, pair.secret))
-        self._securing.key_changed(name, pair.public.decode())
+        self._securing.key_changed(f"listener:{name}", "server key", pair.public.decode())
         log.warning("listener %s shows the key %s from now on", name, pair.public.decode())
 
     def _look_at_next(self, name: str, file: Path) -> None:

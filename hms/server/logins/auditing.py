@@ -256,11 +256,10 @@ class Auditing:
         said = with_details(value, digests)
         self._add(who, "secure", "role:*", "policy", said, 0, 1, now_ms, fx)
 
-    def key_changed(self, listener: str, key: str, now_ms: int, fx: Effects) -> None:
-        """A listener shows another key, of which the public half is told."""
+    def key_changed(self, resource: str, command: str, key: str, now_ms: int, fx: Effects) -> None:
+        """A listener or a node shows another key, or is going to; the public half is told."""
         said = msgspec.json.encode({"public": key}).decode()
-        who, resource = ("system", ""), f"listener:{listener}"
-        self._add(who, "secure", resource, "server key", said, 0, 1, now_ms, fx)
+        self._add(("system", ""), "secure", resource, command, said, 0, 1, now_ms, fx)
 
     def booted(
         self, who: tuple[str, str], node: str, facts: dict[str, Any], now_ms: int, fx: Effects

@@ -363,6 +363,10 @@ class LoginGate:
             settings.failures_per_address, settings.failures_per_user, settings.failures_per_node
         )
 
+    def sign_with(self, keys: Sequence[bytes]) -> None:
+        """Other keys of resume tokens, the newest first."""
+        self._tokens.sign_with(keys)
+
     def show_policy(self) -> Later:
         """For `hms security diff`."""
         return self._keeper.show()

@@ -47,6 +47,10 @@ class ResumeTokens:
         """Of those that are made from now on."""
         self._random = random
 
+    def sign_with(self, keys: Sequence[bytes]) -> None:
+        """Other keys, from now on."""
+        self._keys = list(keys)
+
     def issue(
         self,
         user: str,

@@ -259,7 +259,7 @@ def test_a_server_key_is_exchanged_while_clients_work(tmp_path, monkeypatch):
         with pytest.raises(hms.ServerKeyMismatch):
             place.connect(key_file="user.key")
         place.connect(key_file="user.key", server_keys=[place.server_key, following]).close()
-        assert "server key" in _run("audit", "list", "--json")
+        wait_until(lambda: "server key" in _run("audit", "list", "--json"))
 
 
 def _run(*words):

@@ -1,5 +1,6 @@
 """Logins over time and through other doors: reconnects, a node booted anew, services, tpstart."""
 
+import os
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -12,9 +13,11 @@ import pytest
 
 import hms
 import tpmon
-from hms.boot.resume_keys import resume_keys
+from hms.boot.resume_keys import AGE_S, LOOK_S, ResumeKeys, resume_keys
 from hms.boot.security_file import change_security
 from hms.server.logins import document_changes as changes
+from hms.server.logins.callers import Caller
+from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.logins.security_document import RoleEntry
 from tests.support.secured import PASSWORD, cheap_hash, document, secured_node
 from tests.support.waiting import wait_until
@@ -239,6 +242,45 @@ def test_two_generations_of_keys_count(tmp_path, monkeypatch):
         known = resume_keys(path)
         spoil()
         assert set(resume_keys(path)).isdisjoint(known)
+
+
+def test_the_keys_of_resume_tokens_are_changed_while_the_node_runs(tmp_path, caplog):
+    """One that runs for a year would else sign with the first ones. A file that cannot be written
+    leaves what holds, and it is tried again."""
+    path, now_s = tmp_path / "resume.keys", [0.0]
+    keys = ResumeKeys(path, lambda: now_s[0])
+    first = keys.held
+
+    def age():
+        now_s[0] += LOOK_S
+        at = path.stat().st_mtime - AGE_S
+        os.utime(path, (at, at))
+
+    assert not keys.look()
+    age()
+    (half := tmp_path / "resume.keys.new").mkdir()
+    assert not keys.look()
+    assert keys.held == first
+    assert "stay as they are" in caplog.text
+    half.rmdir()
+    assert not keys.look()  # not before its time
+    now_s[0] += LOOK_S
+    assert keys.look()
+    assert keys.held[1:] == first
+
+
+def test_a_token_of_the_keys_before_is_good_until_they_are_two_generations_old():
+    """A client that is away while they change comes back without its password."""
+    first, second, third = (bytes([n]) * 32 for n in range(3))
+    tokens, caller = ResumeTokens([first], 3600), Caller("s", "", 1, 1)
+    token, _ = tokens.issue("u", 1, "PASSWORD", 7, caller, 0)
+    tokens.sign_with([second, first])
+    assert tokens.check(token, 7, caller, 1).user == "u"
+    newer, _ = tokens.issue("u", 1, "PASSWORD", 7, caller, 0)
+    tokens.sign_with([third, second])
+
+    assert tokens.check(token, 7, caller, 1) is None
+    assert tokens.check(newer, 7, caller, 1).user == "u"
 
 
 def test_a_role_that_is_granted_later_is_there_at_once(node):

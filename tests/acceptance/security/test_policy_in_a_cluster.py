@@ -215,7 +215,8 @@ def test_a_node_that_is_alone_has_no_cluster_to_verify(tmp_path, monkeypatch):
 
 
 def test_keys_of_links_are_changed_without_a_boot_and_known_after_one(tmp_path, monkeypatch):
-    """hms.conf has the key before: a node that is killed and booted knows what it was told."""
+    """hms.conf has the key before: a node that is killed and booted knows what it was told. Both
+    have it in their audit."""
     with hms.testing.node(config=config_of(tmp_path), nodes=2) as first:
         monkeypatch.setenv("HMS_CONFIG", str(first.config_file))
         second, said = first.nodes[1], first.config_file.read_text()
@@ -235,6 +236,16 @@ def test_keys_of_links_are_changed_without_a_boot_and_known_after_one(tmp_path, 
         wait_until(lambda: link("n2", "n1")["next_key"] == "")
         wait_until(lambda: link("n2", "n1")["presence"] == link("n1", "n2")["presence"] == "up")
 
+        def audited(node, command):
+            told = json.loads(run(node, "audit", "export").join(("[", "]")).replace("}\n{", "},{"))
+            return [
+                (one["resource"], json.loads(one["arguments"])["public"])
+                for one in told
+                if one["command"] == command
+            ]
+
+        wait_until(lambda: audited("n1", "link key") == [("node:n1", coming)])
+        wait_until(lambda: audited("n2", "link key learned") == [("node:n1", coming)])
         assert before in first.config_file.read_text() == said
         for node in (second, first):
             node.kill()
