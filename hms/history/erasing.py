@@ -9,7 +9,9 @@ overwritten when it has left the log, as a copy that takes its place.
 """
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from string import ascii_letters, digits
 from typing import NamedTuple
 
 from hms.engine.messages import StoredMessage
@@ -34,6 +36,9 @@ from hms.wire.packed_messages import ROW, unpack_rows
 
 __all__ = ["AUDIT", "Content", "Erasure", "blank_head"]
 
+_LETTERS = ascii_letters + digits
+_BEFORE = rf"(?:(?<![{_LETTERS}])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{{4}}))"
+"""No letter, or one with which JSON writes another character."""
 AUDIT = 0
 """In place of a message's id: a record of the audit."""
 _EMPTY_HEADS = {0: b"", 1: b"\x90", 2: b"\x91\x80", 3: b"\xdc\0\0"}
@@ -69,13 +74,21 @@ def blank_head(size: int) -> bytes:
     raise AssertionError(size)
 
 
+def _as_word(word: str) -> str:
+    """A pattern of a word that is no part of another one."""
+    before = _BEFORE if word[0] in _LETTERS else ""
+    behind = f"(?![{_LETTERS}])" if word[-1] in _LETTERS else ""
+    return before + re.escape(word) + behind
+
+
 class Erasure:
     """What is to be erased: messages that a selector chooses, and arguments of the audit that have
-    one of these words."""
+    one of these words, not as a part of another one: a short value would take the whole audit."""
 
     def __init__(self, selector: str, words: Sequence[str]) -> None:
         self._is_chosen: Callable[[StoredMessage], bool] = message_test(selector)
-        self._words = [word for word in words if word]
+        found = "|".join(f"(?:{_as_word(word)})" for word in words if word)
+        self._words = re.compile(found) if found else None
 
     def found(self, info: SegmentInfo) -> list[int]:
         """Ids of messages of a segment that are not blank yet, AUDIT for records of the audit."""
@@ -125,7 +138,7 @@ class Erasure:
     def blank_audit(self, payload: bytes | memoryview) -> bytes | None:
         """A record of the audit without its arguments, as long as it was; None when it may stay."""
         entry = decode_audit(payload)
-        if not any(word in entry.arguments for word in self._words):
+        if self._words is None or not self._words.search(entry.arguments):
             return None
         blank = bytes(audit_record(without_arguments(entry)).parts[0])
         return None if blank == payload else blank

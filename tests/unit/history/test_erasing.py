@@ -137,6 +137,30 @@ def test_arguments_of_the_audit_go_and_its_chain_is_whole(written):
     assert erasure.found(info) == []
 
 
+@pytest.mark.parametrize(
+    ("word", "text", "goes"),
+    [
+        ("b", '{"user": "billing", "public": "a+b"}', True),
+        ("b", '{"user": "billing", "roles": ["b2", "ab"]}', False),
+        ("ann", '{"queue": "orders_ann"}', True),
+        ("ann", '{"queue": "hannover"}', False),
+        ("ann", '{"text": "dear\\nann"}', True),
+        ("ann", '{"text": "dear\\u00e4ann"}', True),
+        ("ann", '{"cut": "{\\"text\\": \\"dear\\\\nann"}', True),
+        ("王", '{"text": "小王来"}', True),
+        ("+49 30 1", '{"text": "call +49 30 12"}', False),
+        ("+49 30 1", '{"text": "call+49 30 1!"}', True),
+        ('"u"', '{"user": "u"}', True),
+    ],
+)
+def test_of_the_audit_goes_what_has_the_word_and_not_what_has_its_letters(word, text, goes):
+    """A value of one letter took nearly all arguments of the audit."""
+    entry = chained(AuditEntry(1, 5, "u", "", "a", "r", "c", text, 0, 1, NO_HASH))
+    (payload,) = audit_record(entry).parts
+
+    assert (Erasure("FALSE", [word]).blank_audit(payload) is not None) is goes
+
+
 def test_a_copy_takes_the_place_only_of_the_same_segment_that_has_left_the_log(written, tmp_path):
     """One that is not there, of another one, or of a segment that a boot reads, does nothing."""
     info = written(sent_record(100))
