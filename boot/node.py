@@ -45,7 +45,7 @@ from hms.boot.ready import tell_failed, tell_progress, tell_ready, tell_standby
 from hms.boot.recovering import make_engine, recover
 from hms.boot.roles import forget_role, tell_role
 from hms.boot.scheduler import EvenScheduler, after_ms
-from hms.boot.securing import make_securing
+from hms.boot.securing import audit_boot, make_securing
 from hms.boot.server_keys import make_server_keys
 from hms.boot.servers import Servers
 from hms.boot.standby import Taken, take_store
@@ -68,6 +68,7 @@ from hms.server.byte_ledger import FRAME_BYTES, size_of, take_part
 from hms.server.effect_release import append_records
 from hms.server.gateway import Gateway, PeerKey
 from hms.server.log_levels import LogLevels
+from hms.server.logins.auditing import Auditing
 from hms.server.logins.callers import Caller
 from hms.server.lone_frames import LoneFrames
 from hms.server.node_operations import Later, NodeOperations
@@ -353,12 +354,16 @@ class NodeProcess:
 
     def _audited(self, killed_ms: int) -> Effects:
         """What the audit says of this boot, behind the opening of the log, which tells the record
-        before it; killed_ms: the last time that the log has of a life that was killed, or 0."""
-        fx = Effects()
+        before it; killed_ms: the last time that the log has of a life that was killed, or 0. A node
+        that has an audit tells there that it is open now."""
+        fx, chain = Effects(), self._engine.state.audit
+        start, waited = self._start or self._node.boot, self._taken.has_waited
+        about = start, self._deleted, killed_ms
         if self._securing is not None:
-            start = self._start or self._node.boot
-            waited = self._taken.has_waited
-            self._securing.booted(start, self._deleted, killed_ms, fx, has_waited=waited)
+            self._securing.booted(*about, fx, has_waited=waited)
+        elif chain.number:
+            when = *about, compose.clock_ms(), fx
+            audit_boot(Auditing(chain), self._node.name, *when, has_waited=waited, is_open=True)
         return fx
 
     def _commit_first(self) -> None:

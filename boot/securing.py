@@ -57,7 +57,7 @@ from hms.server.refused_connections import Refused, RefusedConnections
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire.operations import Operation, WhoMay
 
-__all__ = ["Securing", "make_securing"]
+__all__ = ["Securing", "audit_boot", "make_securing"]
 
 log = logging.getLogger("hms.security")
 
@@ -422,16 +422,9 @@ class Securing:
     def booted(
         self, start: str, deleted: int, killed_ms: int, fx: Effects, *, has_waited: bool
     ) -> None:
-        """Audit a boot: by whose process, or, has_waited, because another machine went away.
-        start: WARM or COLD; deleted: so many messages; killed_ms: see NodeProcess."""
-        name, now_ms = self._node.name, self._clock_ms()
-        if killed_ms:
-            self._auditing.was_killed(name, killed_ms, now_ms, fx)
-        who = ("system", "") if has_waited else (f"os:{own_name()}", _operator())
-        facts: dict[str, Any] = {"start": start, "version": hms_version()}
-        facts |= {"deleted": deleted} if start == "COLD" or deleted else {}
-        facts |= {"takes_over": True} if has_waited else {}
-        self._auditing.booted(who, name, facts, now_ms, fx)
+        """See audit_boot()."""
+        about = self._node.name, start, deleted, killed_ms, self._clock_ms(), fx
+        audit_boot(self._auditing, *about, has_waited=has_waited)
 
     def stopped(self, moves_to: str, fx: Effects, now_ms: int) -> None:
         """Audit a stop, and what is counted and not told yet; under the engine's lock."""
@@ -505,6 +498,31 @@ class Securing:
     def _offered_at(self, listener: str) -> Sequence[str]:
         found = self._listeners.get(listener)
         return LISTENERS_OFFER if found is None else found.mechanisms
+
+
+def audit_boot(
+    auditing: Auditing,
+    name: str,
+    start: str,
+    deleted: int,
+    killed_ms: int,
+    now_ms: int,
+    fx: Effects,
+    *,
+    has_waited: bool,
+    is_open: bool = False,
+) -> None:
+    """Audit a boot: by whose process, or, has_waited, because another machine went away. start:
+    WARM or COLD; deleted: so many messages; killed_ms: see NodeProcess; is_open: nobody logs in,
+    and nothing more is audited until a boot of a secured node."""
+    if killed_ms:
+        auditing.was_killed(name, killed_ms, now_ms, fx)
+    who = ("system", "") if has_waited else (f"os:{own_name()}", _operator())
+    facts: dict[str, Any] = {"start": start, "version": hms_version()}
+    facts |= {"deleted": deleted} if start == "COLD" or deleted else {}
+    facts |= {"takes_over": True} if has_waited else {}
+    facts |= {"security": "open"} if is_open else {}
+    auditing.booted(who, name, facts, now_ms, fx)
 
 
 def make_securing(

@@ -43,7 +43,7 @@ from hms.server.logins.callers import Caller
 from hms.server.logins.client_guard import ClientGuard
 from hms.server.memory_pressure import Pressure
 from hms.server.peers import FOREVER, LOOK_S, OnLost, Peer, PeerKey, PeerTable
-from hms.server.refused_connections import RefusedConnections
+from hms.server.refused_connections import RefusedConnections, why_of
 from hms.wire.frames import CLIENT_KINDS, Envelope, Kind, decode_envelope
 from hms.workers.outbox import Doorbell, Outbox
 
@@ -437,8 +437,7 @@ class Gateway:
         if peer is not None:
             self._pass_on(peer)
         if peer is None or not peer.is_accepted:
-            why = str(fault.fields.get("detail") or fault)
-            self._refused.note(listener.who(), why, fault.number or 0)
+            self._refused.note(listener.who(), why_of(fault), fault.number or 0)
         listener.refuse(routing_id, fault, correlation)
         if peer is not None:
             self._peers.lose(peer, str(fault))

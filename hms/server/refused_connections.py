@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from hms.errors.tree import HmsError
 from hms.server.logins.callers import Caller
 from hms.server.rare_lines import RareLines
 
-__all__ = ["OTHERS", "Refused", "RefusedConnections"]
+__all__ = ["OTHERS", "Refused", "RefusedConnections", "why_of"]
 
 log = logging.getLogger("hms.security")
 
@@ -34,6 +35,11 @@ class Refused(msgspec.Struct):
     why: str = ""
     key: str = ""
     count: int = 0
+
+
+def why_of(fault: HmsError) -> str:
+    """What was wrong, without what its client is told to do."""
+    return str(fault.fields.get("detail") or fault.text.format_map(fault.fields))
 
 
 class RefusedConnections:

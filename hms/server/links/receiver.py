@@ -35,7 +35,7 @@ from hms.server.links.link_frames import (
 )
 from hms.server.links.link_settings import FRAMES_PER_S_MAX, Heard, LinkSettings
 from hms.server.logins.callers import UNKNOWN, Caller
-from hms.server.refused_connections import RefusedConnections
+from hms.server.refused_connections import RefusedConnections, why_of
 
 log = logging.getLogger("hms.links")
 
@@ -163,7 +163,7 @@ class LinkReceiver:
             if isinstance(fault, MemberRefused):
                 who = Caller(LISTENER, _told(parts, "Peer-Address") or UNKNOWN)
                 name = _told(parts, "User-Id") if self.guard else ""
-                self._refused.note(who, str(fault), fault.number or 0, name)
+                self._refused.note(who, why_of(fault), fault.number or 0, name)
             self._refuse(pipe, fault)
 
     def _apply(

@@ -45,7 +45,7 @@ from hms.server.logins.policy_pages import PolicyPages
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.node_operations import Ended, Later
 from hms.server.rare_lines import RareLines
-from hms.server.refused_connections import RefusedConnections
+from hms.server.refused_connections import RefusedConnections, why_of
 from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
 from hms.wire.commands import Action, Order
@@ -759,8 +759,9 @@ class LoginGate:
                 peer, correlation, hello, now_ms, fx, login=login, resume=(token, token_ms)
             )
         except HmsError as error:
-            self._log_refusal(login.user, login.caller, str(error))
-            self._audit_refusal(login.user, login.caller, error, str(error), now_ms, fx)
+            why = why_of(error)
+            self._log_refusal(login.user, login.caller, why)
+            self._audit_refusal(login.user, login.caller, error, why, now_ms, fx)
             self._end(peer, correlation, error)
             return
         number = self._registry.numbers[peer]

@@ -117,3 +117,23 @@ def test_an_anchor_is_told_when_what_it_names_is_on_the_disk(node, monkeypatch):
     newest = list_segments(log_folder(load(node.config_file).node("NODE1")))[-1]
     assert number > 0
     assert newest.file.stat().st_ino in synced
+
+
+def test_a_boot_of_a_node_that_was_secured_and_is_open_is_audited(tmp_path):
+    """Whoever opens a node for an hour, and secures it again, is told by its audit."""
+    with secured_node(tmp_path, document()) as made:
+        made.stop()
+        secured = made.config_file.read_text()
+        lines = secured.splitlines(keepends=True)
+        made.config_file.write_text("".join(x for x in lines if not x.startswith("security")))
+        for text in (made.config_file.read_text(), secured):
+            made.config_file.write_text(text)
+            made.boot()
+            made.stop()
+        exported = CliRunner().invoke(
+            main, ["audit", "export", "--config", str(made.config_file)], catch_exceptions=False
+        )
+        entries = [json.loads(line) for line in exported.output.splitlines()]
+
+    boots = [json.loads(one["arguments"]) for one in entries if one["command"] == "boot"]
+    assert [one.get("security", "") for one in boots] == ["", "open", ""]
