@@ -23,7 +23,7 @@ subscription = group(
     "Subscriptions: list, create or delete them.",
     "The subscriptions with what waits for each.",
     "there is no subscription",
-    ("name", "topic", "is_durable", "is_active", "waiting", "in_flight"),
+    ("name", "topic", "is_durable", "is_active", "waiting", "in_flight", "owner_rights"),
 )
 
 add_changes(topic, "topic")

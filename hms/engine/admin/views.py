@@ -145,7 +145,11 @@ def _subscriptions(state: State, _: ops.Nothing) -> Rows:
     known = state.space.subscriptions
     for key, subscription in list(known.items()):
         if known.get(key) is subscription:
-            yield describe_subscription(subscription)
+            row = describe_subscription(subscription)
+            if state.space.authority is not None:
+                has_rights = state.space.has_rights(subscription)
+                row["owner_rights"] = "" if has_rights else "owner without rights"
+            yield row
 
 
 def _sessions(state: State, _: ops.Nothing) -> Rows:

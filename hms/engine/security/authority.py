@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from hms.engine.topic.patterns import Pattern
+
 __all__ = ["Authority"]
 
 
@@ -11,6 +13,9 @@ class Authority(Protocol):
     def may_receive(self, user: str, topic: str, queue: str) -> bool:
         """Whether the owner of a subscription may have what is published on a topic; queue: and may
         have it put there, "" when it waits in the subscription."""
+
+    def may_receive_some(self, user: str, pattern: Pattern, queue: str) -> bool:
+        """The same, of any topic that a pattern matches."""
 
     def check_schedule(self, owner: str, name: str, kind: str, place: str, flags: int) -> None:
         """NotAuthorized unless the owner of a schedule may send, now, what it sends. place: a queue

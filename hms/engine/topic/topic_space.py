@@ -326,6 +326,14 @@ class TopicSpace:
         queue = "" if subscription.queue is None else subscription.queue.name
         return authority.may_receive(owner, topic, queue)
 
+    def has_rights(self, subscription: Subscription) -> bool:
+        """Whether its owner may have anything of what it asks for, where it is put."""
+        owner, authority = subscription.definition.owner, self.authority
+        if authority is None or not owner:
+            return True
+        queue = "" if subscription.queue is None else subscription.queue.name
+        return authority.may_receive_some(owner, subscription.pattern, queue)
+
     def changed(self, change: Change | None = None) -> None:
         """A subscription came or went; None: one is, or all are, not what they were."""
         self.version += 1

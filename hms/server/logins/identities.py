@@ -195,16 +195,21 @@ class Identities:
         """Whether a user, wherever it is, may have what is published on a topic."""
         return self.may(name, Action.SUBSCRIBE, "topic", topic)
 
+    def may_receive_some(self, name: str, pattern: Pattern) -> bool:
+        """The same, of any topic that a pattern matches."""
+        return name == NODE_USER or self._rights_of(name).reaches(Action.SUBSCRIBE, pattern)
+
     def may(self, name: str, action: Action, kind: str, resource: str) -> bool:
         """Whether a user, wherever it is, may do something."""
-        if name == NODE_USER:
-            return True
+        return name == NODE_USER or self._rights_of(name).allows(action, kind, resource)
+
+    def _rights_of(self, name: str) -> Rights:
         user = self.document.user.get(name)
         if user is None:
             roles = [one for one in self._outside.get(name, ()) if one in self.policy.roles]
         else:
             roles = list(user.roles) if user.enabled else []
-        return self.policy.rights_of(roles).allows(action, kind, resource)
+        return self.policy.rights_of(roles)
 
     def _active(self, wanted: Sequence[str], own: Sequence[str], caller: Caller) -> tuple[str, ...]:
         patterns = self._listener_roles(caller.listener)

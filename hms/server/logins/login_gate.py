@@ -16,6 +16,7 @@ import msgspec
 
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.security import Unacceptable, read_permission
+from hms.engine.topic.patterns import Pattern
 from hms.errors.catalogue import (
     AddressNotLocked,
     LoginBusy,
@@ -584,10 +585,15 @@ class LoginGate:
 
     def may_receive(self, user: str, topic: str, queue: str) -> bool:
         """Whether the owner of a subscription may have what is published on a topic, in a queue."""
-        return self.identities.may_receive(user, topic) and all(
-            self.identities.may(user, *need)
-            for need in (producer_needs("queue", queue) if queue else ())
-        )
+        return self.identities.may_receive(user, topic) and self._may_put(user, queue)
+
+    def may_receive_some(self, user: str, pattern: Pattern, queue: str) -> bool:
+        """The same, of any topic that a pattern matches."""
+        return self.identities.may_receive_some(user, pattern) and self._may_put(user, queue)
+
+    def _may_put(self, user: str, queue: str) -> bool:
+        needs = producer_needs("queue", queue) if queue else ()
+        return all(self.identities.may(user, *need) for need in needs)
 
     def check_schedule(self, owner: str, name: str, kind: str, place: str, flags: int) -> None:
         """NotAuthorized unless the owner of a schedule may send, now, what it sends."""

@@ -293,6 +293,35 @@ def test_what_is_published_reaches_only_owners_who_may_have_it(node, held):
     assert not durable.consumers
 
 
+def test_a_subscription_whose_owner_may_not_have_it_any_more_is_listed_as_such():
+    """It collects nothing, and an operator would look for the reason in vain: of a right that is
+    gone, of a wildcard that reaches nothing, of a user that is deleted."""
+    right = "subscribe topic:#"
+    held = document(v=[right, "subscribe-durable topic:#"], op=["view subscription:*"])
+    node = GatedNode(held)
+    for number, name in enumerate(("v", "op"), 1):
+        node.login(name, name, number)
+        node.ask(name, wire.OpenSession(1))
+    for handle, (name, topic) in enumerate((("exact", "news"), ("wild", "news/#")), 1):
+        wanted = wire.OpenConsumer(handle, 1, "topic", "", 100, durable=name, topic=topic)
+        assert not isinstance(node.ask("v", wanted), hms.HmsError)
+
+    def listed():
+        rows = node.ask("op", wire.Administer("subscription.list", {}))
+        return {row["name"]: row["owner_rights"] for row in rows}
+
+    gone = "owner without rights"
+    assert listed() == {"exact": "", "wild": ""}
+    node.change(without(held, "v", right))
+    assert listed() == {"exact": gone, "wild": gone}
+    below = RoleEntry(permissions=("connect listener:*", "subscribe topic:news/a"))
+    node.change(REPLACE(held, version=3, role={**held.role, "v": below}))
+    assert listed() == {"exact": gone, "wild": ""}
+    users = {name: user for name, user in held.user.items() if name != "v"}
+    node.change(REPLACE(held, version=4, user=users))
+    assert listed() == {"exact": gone, "wild": gone}
+
+
 def test_a_subscription_to_everything_gets_what_is_granted_below(held):
     """And nothing else, also of what is retained."""
     roles = {
