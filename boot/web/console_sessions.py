@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import hms
+from hms.errors.catalogue import LoginRefused, LoginRequired
 from hms.errors.tree import HmsError
 
 __all__ = ["ConsoleSession", "Sessions"]
@@ -78,7 +79,8 @@ class ConsoleSession:
 
 class Sessions:
     """connect: opens a connection with a user and a password, "" for none, and with options of
-    hms.connect() where one needs them."""
+    hms.connect() where one needs them. is_secured: as hms.conf says; the node may be secured
+    later."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class Sessions:
         self._clock = clock
         self._lock = threading.Lock()
         self._sessions: dict[str, ConsoleSession] = {}
-        self._shared = _Line(partial(connect, "", ""))
+        self._shared = _Line(self._connect_all)
 
     def find(self, cookies: str) -> ConsoleSession | None:
         """The session of a request's cookies, unless it is over."""
@@ -102,14 +104,32 @@ class Sessions:
         with self._lock:
             self._age()
             found = self._sessions.get(given)
+            if found is not None and self.is_secured and not found.user:
+                self._end(given)  # it began when the node was open
+                return None
             if found is not None:
                 found.used_s = self._clock()
             return found
 
+    def _connect_all(self, **options: Any) -> "hms.Connection":
+        """The connection that all share on an open node. One that has been secured since lets the
+        console in by its process: that is no right of whoever asks."""
+        connection = self._connect("", "", **options)
+        welcome = connection.link.welcome
+        if welcome is not None and welcome.is_secured:
+            connection.close()
+            self.is_secured = True
+            raise LoginRequired(address="the node", mechanisms="open the page anew")
+        return connection
+
     def begin(self, user: str = "", password: str = "") -> tuple[ConsoleSession, str]:
-        """A new one, and the cookie for it; raises what the node says to the login."""
+        """A new one, and the cookie for it; raises what the node says to the login. Without a user
+        and a password the node would let in the console itself, by its process: nobody is asked
+        then."""
         line = self._shared
         if self.is_secured:
+            if not (user and password):
+                raise LoginRefused(address="the console")
             line = _Line(partial(self._connect, user, password))
             line.connection = line.connect()
         now = self._clock()

@@ -328,6 +328,9 @@ def test_a_console_of_a_secured_node_does_what_its_user_may(tmp_path, serving):
         assert (status, 'type="password"' in text) == (401, True)
         wrong = {"user": "viewer", "password": "guessed"}
         assert viewer.ask("POST", "/login", wrong)[0] == 401
+        for given in ({}, {"user": "viewer"}, {"user": "root", "password": ""}, {"password": "x"}):
+            asked = {"user": "", "password": "", **given}
+            assert viewer.ask("POST", "/login", asked)[0] == 401
         assert viewer.cookie == ""
         for browser, user in ((viewer, "viewer"), (mover, "mover")):
             form = {"user": user, "password": PASSWORD}
@@ -344,3 +347,14 @@ def test_a_console_of_a_secured_node_does_what_its_user_may(tmp_path, serving):
         assert said == "Deleted 0 messages of orders."
         assert viewer.ask("POST", "/logout", {"token": token})[0] == 303
         assert viewer.ask("GET", "/")[0] == 401
+
+
+def test_a_node_that_was_secured_while_the_console_ran_is_not_open_through_it(tmp_path, serving):
+    """The node lets the console's own process in, which is no right of whoever reaches its port."""
+    with secured_node(tmp_path, document(u=[])) as node:
+        browser = Browser(serving(node.address))  # as hms.conf said when it was started
+        answers = [browser.ask("GET", "/destinations") for _ in range(3)]
+
+    assert not any("orders" in text for _, text, _ in answers)
+    status, text, _ = answers[-1]
+    assert (status, 'type="password"' in text) == (401, True)
