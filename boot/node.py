@@ -142,7 +142,14 @@ class NodeProcess:
         monitor = compose.monitor(config, node)
         refused = RefusedConnections(is_audited=node.security is not None)
         self._securing = make_securing(
-            config, node, self._engine, monitor, self._caller_of, compose.clock_ms, refused
+            config,
+            node,
+            self._engine,
+            monitor,
+            self._caller_of,
+            compose.clock_ms,
+            refused,
+            self._drop,
         )
         self._broker = Broker(
             self._engine,
@@ -544,7 +551,6 @@ class NodeProcess:
         self._look_at_disk()
         if self._securing is not None:
             self._securing.look()
-            self._gateway.drop(self._securing.gate.locked)
         self._server_keys.look()
         if self._linking is not None:
             self._linking.keys.look()
@@ -556,6 +562,10 @@ class NodeProcess:
     def _caller_of(self, peer: Any) -> Caller | None:
         """What the transport proves of a peer."""
         return self._gateway.caller_of(peer)
+
+    def _drop(self, sources: tuple[str, ...]) -> None:
+        """Nobody opens a connection from there."""
+        self._gateway.drop(sources)
 
     def _on_lost(self, peer: PeerKey, reason: str) -> None:
         """Goes behind what the peer sent before, and behind others; a full lane is no reason to

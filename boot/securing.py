@@ -92,9 +92,9 @@ _CHANGES: Mapping[str, Callable[[SecurityDocument, Any], SecurityDocument]] = {
 
 
 class Securing:
-    """What a secured node has more than an open one. caller_of: as LoginGate; verify: the command
-    that verifies its audit; refused: what did not get as far as the gate; master: the node where
-    alone the policy is changed, "" here."""
+    """What a secured node has more than an open one. caller_of, drop: as LoginGate; verify: the
+    command that verifies its audit; refused: what did not get as far as the gate; master: the node
+    where alone the policy is changed, "" here."""
 
     def __init__(
         self,
@@ -110,6 +110,7 @@ class Securing:
         *,
         is_master: bool = False,
         refused: RefusedConnections | None = None,
+        drop: Callable[[tuple[str, ...]], None] = lambda _sources: None,
     ) -> None:
         self._master, self._is_master = master, is_master
         self._clock_ms = clock_ms
@@ -120,7 +121,7 @@ class Securing:
         self._node = node
         self._engine = engine
         self._monitor = monitor
-        self._caller_of = caller_of
+        self._caller_of, self._drop = caller_of, drop
         self._seen = stamp_of(path)
         self._asked: deque[_Asked] = deque()
         """What operators have asked of it since the last look."""
@@ -181,6 +182,7 @@ class Securing:
             keeper=self,
             offered=self._offered_at,
             refused=self._refused,
+            drop=self._drop,
         )
         self._engine.obey(self.gate)
         return self.gate
@@ -533,6 +535,7 @@ def make_securing(
     caller_of: Callable[[Hashable], Caller | None],
     clock_ms: Callable[[], int],
     refused: RefusedConnections,
+    drop: Callable[[tuple[str, ...]], None],
 ) -> Securing | None:
     """The security of a node; None when it is open."""
     if node.security is None:
@@ -546,6 +549,7 @@ def make_securing(
         config.policy_master_of(node),
         is_master=config.domain.config_master == node.name,
         refused=refused,
+        drop=drop,
     )
 
 

@@ -60,7 +60,7 @@ class GatedNode(MemoryNode):
         self.keeper, self.offered = keeper, offered
         self.authenticators = authenticators or {}
         self.workers, self.callers, self.os_users = Workers(), {}, os_users or {}
-        self.document, self.node_name = document, node
+        self.document, self.node_name, self.dropped = document, node, []
         super().__init__(settings, store, entrance=self._entrance)
         self.engine.obey(self.gate)
 
@@ -92,6 +92,7 @@ class GatedNode(MemoryNode):
             outside=self.outside,
             keeper=self.keeper,
             offered=self.offered,
+            drop=self.dropped.append,
         )
         return self.gate
 

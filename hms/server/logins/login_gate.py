@@ -114,9 +114,11 @@ class LoginGate:
         keeper: PolicyKeeper = NO_KEEPER,
         offered: Callable[[str], Sequence[str]] = lambda _listener: LISTENERS_OFFER,
         refused: RefusedConnections | None = None,
+        drop: Callable[[tuple[str, ...]], None] = lambda _sources: None,
     ) -> None:
         """renewed: told of a connection that has proved anew who it is; offered: the ways to log in
-        at a listener; refused: what did not get so far."""
+        at a listener; refused: what did not get so far; drop: told whose new connections are
+        dropped from now on."""
         self._strangers = refused or RefusedConnections()
         self._registry = registry
         self._change = change
@@ -133,6 +135,7 @@ class LoginGate:
         self._random = random
         self._keeper = keeper
         self._offered = offered
+        self._drop = drop
         self._pages = PolicyPages(identities.document, identities.policy)
         self.outside = OutsideLogins({}) if outside is None else outside
         self._renewed = renewed
@@ -261,11 +264,10 @@ class LoginGate:
         if self._is_outside(auth):
             waiting.workers = self.outside.workers
         if not self._limits.take(auth.user, waiting.caller.source, now_ms):
-            self.has_locks = True
-            self._refuse_later(peer, auth.user, "too many failed logins")
+            self._refuse_later(peer, auth.user, "too many failed logins", now_ms)
         elif not self._is_offered(auth.mechanism, waiting.caller):
             why = f"mechanism {auth.mechanism[:63]!r} is not offered at this listener"
-            self._refuse_later(peer, auth.user, why)
+            self._refuse_later(peer, auth.user, why, now_ms)
         elif not waiting.workers.submit(lambda: self._check(peer, waiting, auth)):
             busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
             why = "too many logins wait"
@@ -332,9 +334,10 @@ class LoginGate:
         self._warned &= self._authorization.logins.keys()
 
     def look_at_locks(self, now_ms: int) -> None:
-        """Find which addresses are locked now."""
+        """Find which addresses are locked now, and have the connections that they open dropped."""
         self.locked = self._limits.locked(now_ms)
         self.has_locks = bool(self.locked)
+        self._drop(self.locked)
 
     def locks(self, now_ms: int) -> list[dict[str, Any]]:
         """For `hms security locked`."""
@@ -699,7 +702,7 @@ class LoginGate:
             return
         login, why = self._login_of(proof, auth.mechanism, caller, now_ms)
         if login is None:
-            self._refuse_later(peer, auth.user, why)
+            self._refuse_later(peer, auth.user, why, now_ms)
             return
         self._limits.succeeded(auth.user, caller.source, now_ms)
         del self._waiting[peer]
@@ -796,9 +799,11 @@ class LoginGate:
             "" if login.identity is None else login.identity.key,
         )
 
-    def _refuse_later(self, peer: Hashable, user: str, why: str) -> None:
+    def _refuse_later(self, peer: Hashable, user: str, why: str, now_ms: int) -> None:
         """Say no at the next multiple of fail_delay_ms; nobody learns why."""
         waiting = self._waiting[peer]
+        if self._limits.failed(user, waiting.caller.source, now_ms):
+            self.look_at_locks(now_ms)
         self._log_refusal(user, waiting.caller, why)
         said = LoginRefused(address=waiting.caller.listener)
 

@@ -3,7 +3,7 @@
 A pair of user and address that logged in before has a bucket of its own, so hammering a name from
 elsewhere locks its user out of nothing.
 
-An address that goes on after it was refused is locked for a while: its new connections are dropped
+An address that has used up its failures is locked for a while: its new connections are dropped
 (listening_filter.py). One that somebody has logged in from is never locked, nor is the loopback
 address that the machine itself comes from.
 """
@@ -31,7 +31,7 @@ class _Bucket(msgspec.Struct):
 
 
 class Lock(msgspec.Struct):
-    """Of an address. attempts: those that reached the node since its failures were used up."""
+    """Of an address. attempts: those that were refused since its failures were used up."""
 
     since_ms: int
     until_ms: int
@@ -61,9 +61,19 @@ class LoginLimits:
         is_free = all(self._left(key, now_ms) >= 1 for key in keys)
         if is_free:
             self._count(keys, 1, now_ms)
-        if keys[0][0] == "address":
-            self._knock(source, now_ms)
+        knock = "knock", source
+        if keys[0][0] == "address" and self._left(knock, now_ms) >= 1:
+            # Attempts are counted for the lock although another limit refused them: a flood at one
+            # name from many addresses meets the limit of the user first.
+            self._count([knock], 1, now_ms)
         return is_free
+
+    def failed(self, user: str, source: str, now_ms: int) -> bool:
+        """An attempt was refused; whether its address is locked now. At the last failure that it
+        had, not at the next attempt, whose handshake costs the node as much as all before it."""
+        if self._keys(user, source, now_ms)[0][0] != "address":
+            return False
+        return self._left(("knock", source), now_ms) < 1 and self._lock(source, now_ms)
 
     def came(self, source: str, now_ms: int) -> None:
         """Somebody has logged in from there, in whatever way: it is not locked from now on."""
@@ -94,16 +104,10 @@ class LoginLimits:
             self._buckets.pop((kind, source), None)
         return True
 
-    def _knock(self, source: str, now_ms: int) -> None:
-        """Attempts are counted for the lock although another limit refused them: a flood at one
-        name from many addresses meets the limit of the user first."""
-        key = "knock", source
-        if self._left(key, now_ms) >= 1:
-            self._count([key], 1, now_ms)
-            return
+    def _lock(self, source: str, now_ms: int) -> bool:
         known_ms = self._known.get(source)
         if source in NEVER_LOCKED or (known_ms is not None and now_ms - known_ms < TRUSTED_MS):
-            return
+            return False
         found = self._locked.setdefault(source, Lock(now_ms, 0))
         if found.until_ms and found.until_ms <= now_ms:  # it has ended, and nobody has looked since
             found.since_ms, found.attempts = now_ms, 0
@@ -111,6 +115,7 @@ class LoginLimits:
         self._locked.move_to_end(source)
         while len(self._locked) > ADDRESSES_MAX:
             self._locked.popitem(last=False)
+        return True
 
     def succeeded(self, user: str, source: str, now_ms: int) -> None:
         """A user came from there; this pair is known from now on."""

@@ -136,13 +136,15 @@ def taken(callers, address):
 def failures(limits, source, count, now_ms=0):
     for _ in range(count):
         limits.take("victim", source, now_ms)
+        limits.failed("victim", source, now_ms)
 
 
-def test_an_address_that_goes_on_is_locked_for_a_while():
-    """Its attempts count although the limit of the user refuses them before its own is reached."""
+def test_an_address_is_locked_for_a_while_by_the_last_failure_that_it_has():
+    """Its attempts count although the limit of the user refuses them before its own is reached. At
+    the next attempt the handshakes of a whole round would have been made for nothing."""
     limits = LoginLimits(10, 20, 200)
     for source in (f"10.0.0.{number}" for number in range(50)):
-        failures(limits, source, 10)
+        failures(limits, source, 9)
     assert limits.locked(0) == ()
 
     failures(limits, "10.0.0.7", 1)
@@ -164,12 +166,25 @@ def test_who_has_logged_in_from_there_is_not_locked_out_nor_is_the_machine_itsel
     assert limits.locked(0) == ()
 
 
+def test_attempts_that_are_not_refused_lock_no_address():
+    """As many as it may fail come at once, with the right passwords: they are let in one by one."""
+    limits = LoginLimits(10, 20, 200)
+    assert all(limits.take("u", "10.0.0.1", 0) for _ in range(10))
+    assert limits.locked(0) == ()
+    limits.succeeded("u", "10.0.0.1", 0)
+    limits.came("10.0.0.1", 0)
+
+    assert not limits.failed("u", "10.0.0.1", 0)
+
+    assert limits.locked(0) == ()
+
+
 def test_the_latest_locks_hold_when_there_are_too_many():
     """What the kernel holds is bounded."""
     limits = LoginLimits(1, 20, 200)
     sources = [f"10.0.{number >> 8}.{number & 255}" for number in range(ADDRESSES_MAX + 5)]
     for source in sources:
-        failures(limits, source, 2)
+        failures(limits, source, 1)
     assert limits.locked(0) == tuple(sources[5:])
 
 
@@ -177,13 +192,13 @@ def test_a_lock_that_is_released_is_none_and_its_failures_are_forgotten():
     """A flood that goes on is locked again, after as many failures as before."""
     limits = LoginLimits(3, 20, 200)
     failures(limits, "10.0.0.1", 5, now_ms=1000)
-    assert limits.locks(1000) == {"10.0.0.1": Lock(1000, 1000 + LOCKED_MS, 2)}
+    assert limits.locks(1000) == {"10.0.0.1": Lock(1000, 1000 + LOCKED_MS, 3)}
 
     assert limits.release("10.0.0.1", 1000)
 
     assert not limits.release("10.0.0.1", 1000)
     assert limits.locks(1000) == {}
-    failures(limits, "10.0.0.1", 3, now_ms=1000)
+    failures(limits, "10.0.0.1", 2, now_ms=1000)
     assert limits.locked(1000) == ()
     failures(limits, "10.0.0.1", 1, now_ms=1000)
     assert limits.locked(1000) == ("10.0.0.1",)

@@ -123,6 +123,19 @@ def test_a_throttled_attempt_is_refused_without_a_look_at_the_password(strict):
     assert isinstance(refusal(strict.auth("late", "billing")), hms.LoginRefused)
 
 
+def test_an_address_is_dropped_with_the_last_failure_that_it_has(strict):
+    """Before its refusal is said, and at no look of the next second: whoever floods comes back with
+    each refusal, and a handshake costs more than all that is done behind it."""
+    strict.workers.is_held = True
+    for number in range(1, strict.document.security.failures_per_address + 1):
+        strict.callers[number] = Caller("t", "10.0.0.5")
+        assert strict.dropped == []
+        strict.hello(number, number)
+        assert strict.auth(number, "nobody", mechanism="X") == []
+
+    assert strict.dropped == [("10.0.0.5",)]
+
+
 def test_other_limits_hold_with_the_policy_that_has_them(strict):
     """They held from the next boot on: who was locked out by a limit too low stayed out."""
 
