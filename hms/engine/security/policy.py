@@ -34,17 +34,18 @@ class Rights:
             for one in known[name].permissions:
                 self._granted.setdefault((one.action, one.kind), []).append((one, way))
                 self._every.append((one, way))
-        self._decisions: dict[tuple[Action, str, str], bool] = {}
+        self.decided: dict[tuple[Action, str, str], bool] = {}
+        """Answers that allows() has given, for who asks for every message and wants no call."""
 
     def allows(self, action: Action, kind: str, name: str) -> bool:
         """Whether an action on the resource of that name is granted."""
         key = (action, kind, name)
-        decided = self._decisions.get(key)
+        decided = self.decided.get(key)
         if decided is None:
-            if len(self._decisions) >= DECISIONS_MAX:
-                self._decisions.clear()
+            if len(self.decided) >= DECISIONS_MAX:
+                self.decided.clear()
             granted = self._granted.get((action, kind), ())
-            decided = self._decisions[key] = any(one.covers(name) for one, _ in granted)
+            decided = self.decided[key] = any(one.covers(name) for one, _ in granted)
         return decided
 
     def allows_any(self, action: Action, kind: str) -> bool:

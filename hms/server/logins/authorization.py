@@ -96,16 +96,26 @@ class Authorization:
         self._rules = rules | ends
 
     def permit(self, command: Command, head: Any, connection: int | None) -> None:
-        """Return, or raise NotAuthorized; see hms.server.permissions.Permit."""
-        if connection is not None and command.name in OPENS:
-            self.counts.check(command, head, self.logins[connection])
-        if command.action in _BEFORE or connection is None:
+        """Return, or raise NotAuthorized; see hms.server.permissions.Permit. Without a call of its
+        own for what comes with every message: of a SEND, a SETTLE, a CALL and a RESULT."""
+        if connection is None:
             return
-        if command.kind is Kind.SEND:
+        kind = command.kind
+        if kind is Kind.SEND:
             if self.denied:
                 self._check_granted(connection, head.producer)
             return
+        opens = command.name in OPENS
+        if command.action in _BEFORE and not opens:
+            return
         login = self.logins[connection]
+        if kind is Kind.CALL and not self.counts.limits.get(login.user):
+            if login.rights.decided.get((command.action, "service", head[0].service)):
+                return
+        elif opens:
+            self.counts.check(command, head, login)
+            if command.action in _BEFORE:
+                return
         rule = self._rules.get(command.name)
         if rule is not None:
             rule(login, head, connection)

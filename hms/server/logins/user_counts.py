@@ -34,19 +34,20 @@ class UserCounts:
         self, engine: Engine, logins: Mapping[int, Login], calls_of: Callable[[int], int]
     ) -> None:
         self._engine, self._logins, self._calls_of = engine, logins, calls_of
-        self._limits: dict[str, dict[str, int]] = {}
+        self.limits: dict[str, dict[str, int]] = {}
+        """Of users that are connected; without any for most."""
         self._rates: dict[str, UserRate] = {}
         self._in_flight: dict[str, BytesInFlight] = {}
 
     def renew(self, identities: Identities) -> None:
         """Other limits hold; what is open beyond one stays open."""
-        self._limits = {}
+        self.limits = {}
         for login in self._logins.values():
             self._learn(identities, login.user)
         for user, rate in self._rates.items():
-            self._set(rate, self._limits.get(user, {}))
+            self._set(rate, self.limits.get(user, {}))
         for user, in_flight in self._in_flight.items():
-            in_flight.bytes_max = self._limits.get(user, {}).get("bytes_in_flight", 0)
+            in_flight.bytes_max = self.limits.get(user, {}).get("bytes_in_flight", 0)
         for number, login in self._logins.items():
             self._slow_down(number, login.user)
             self._limit_in_flight(number, login.user)
@@ -56,7 +57,7 @@ class UserCounts:
         if user == NODE_USER:
             return
         self._learn(identities, user)
-        limit = self._limits[user].get("connections")
+        limit = self.limits[user].get("connections")
         if limit is None:
             return
         known = self._engine.state.connections
@@ -73,7 +74,7 @@ class UserCounts:
 
     def check(self, command: Command, head: Any, login: Login) -> None:
         """UserLimit when a command would open more than the user may have."""
-        limits = self._limits.get(login.user)
+        limits = self.limits.get(login.user)
         if not limits:
             return
         what = OPENS[command.name]
@@ -134,11 +135,11 @@ class UserCounts:
         return local + sum(branch.owner in numbers for branch in branches)
 
     def _learn(self, identities: Identities, user: str) -> None:
-        if user not in self._limits:
-            self._limits[user] = identities.limits(user)
+        if user not in self.limits:
+            self.limits[user] = identities.limits(user)
 
     def _slow_down(self, number: int, user: str) -> None:
-        limits = self._limits.get(user, {})
+        limits = self.limits.get(user, {})
         if user not in self._rates:
             if not {"messages_per_s", "bytes_per_s"}.intersection(limits):
                 return
@@ -147,7 +148,7 @@ class UserCounts:
         self._engine.slow_down(number, self._rates[user])
 
     def _limit_in_flight(self, number: int, user: str) -> None:
-        bytes_max = self._limits.get(user, {}).get("bytes_in_flight", 0)
+        bytes_max = self.limits.get(user, {}).get("bytes_in_flight", 0)
         if user not in self._in_flight:
             if not bytes_max:
                 return

@@ -13,6 +13,7 @@ from tests.support.largest import pack, send
 from tests.support.memory import SETTINGS, MemoryNode
 from tests.support.secured import document
 
+CALL = (Kind.CALL, wire.encode_with_body(wire.CallHead("ECHO", 0), b"?"))
 CREDIT = SETTLE_ITEM.pack(Action.CREDIT, 1, 0, 5)
 
 
@@ -31,7 +32,28 @@ def opened(node):
     return node
 
 
-def calls_of(node, kind, payload):
+def serving(node):
+    """A server, and a client that has called it before."""
+    for number, peer in enumerate("sc", 1):
+        if isinstance(node, GatedNode):
+            node.login(peer, "u", number)
+        else:
+            node.send(peer, Kind.HELLO, wire.encode(hello_of(number)))
+    node.send("s", Kind.REQUEST, wire.encode(wire.Advertise("ECHO")))
+    node.send("c", *CALL)
+    node.send("s", *result_of(node))
+    node.outlet.take("c")
+    return node
+
+
+def result_of(node):
+    """What the server answers to the call that it got last."""
+    (call,) = [data for envelope, data in node.outlet.take("s") if envelope.kind is Kind.INVOKE]
+    head, _ = wire.decode_with_body(call, wire.InvokeHead)
+    return Kind.RESULT, wire.encode_with_body(wire.ResultHead(head.call, 2), b"!")
+
+
+def calls_of(node, kind, payload, peer="p"):
     """How many calls of the broker's code are made for a frame; not those of a collection of
     garbage, which may begin meanwhile: of who watches it, and of the ends of what others left."""
     counted = 0
@@ -47,7 +69,7 @@ def calls_of(node, kind, payload):
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        node.broker.handle("p", [(envelope, payload)])
+        node.broker.handle(peer, [(envelope, payload)])
     finally:
         sys.setprofile(before)
     node.step()
@@ -62,3 +84,19 @@ def test_a_frame_costs_one_call_more_and_a_message_none(frame):
     secured = opened(GatedNode(document(u=["produce queue:*", "consume queue:*"])))
 
     assert calls_of(secured, *frame) == calls_of(opened(MemoryNode(SETTINGS)), *frame) + 1
+
+
+def test_a_call_and_its_result_cost_one_call_more_each():
+    """Whether a service may be called is found once for a version of the policy."""
+    counts = []
+    for node in (
+        serving(GatedNode(document(u=["call service:*", "advertise service:*"]))),
+        serving(MemoryNode(SETTINGS)),
+    ):
+        called = calls_of(node, *CALL, "c")
+        answered = calls_of(node, *result_of(node), "s")
+        assert [envelope.kind for envelope, _ in node.outlet.take("c")] == [Kind.ANSWER]
+        counts.append((called, answered))
+
+    (secured_call, secured_result), (call, result) = counts
+    assert (secured_call, secured_result) == (call + 1, result + 1)
