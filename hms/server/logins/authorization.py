@@ -123,6 +123,11 @@ class Authorization:
             plain = head[0] if isinstance(head, tuple) and not isinstance(head, Order) else head
             self._check_row(login, command, concerns(command, plain))
 
+    def ending(self) -> list[tuple[int, Login]]:
+        """Connections whose login ends some time; from any thread. Most never do, and are passed
+        over without a call of Python: this is asked twice a second."""
+        return [(number, one) for number, one in list(self.logins.items()) if one.expires_ms]
+
     def _check_granted(self, connection: int, handle: int) -> None:
         """Another producer may have the handle of one that was closed."""
         producer, fault = self.denied.get((connection, handle), (None, None))

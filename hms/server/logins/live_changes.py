@@ -83,8 +83,7 @@ class LiveChanges:
 
     def is_any_over(self, now_ms: int) -> bool:
         """Whether the time of some login is over; from any thread."""
-        logins = list(self._authorization.logins.values())
-        return any(login.expires_ms and now_ms >= login.expires_ms for login in logins)
+        return any(now_ms >= login.expires_ms for _, login in self._authorization.ending())
 
     def expire(self, now_ms: int, fx: Effects) -> None:
         """Close the connections whose user's, or token's, time is over."""

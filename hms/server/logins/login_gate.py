@@ -408,8 +408,8 @@ class LoginGate:
     def is_warning_due(self, now_ms: int) -> bool:
         """Whether somebody is to be told; from any thread."""
         return any(
-            login.expires_ms and login.expires_ms - now_ms <= WARNING_MS
-            for number, login in list(self._authorization.logins.items())
+            login.expires_ms - now_ms <= WARNING_MS
+            for number, login in self._authorization.ending()
             if number not in self._warned
         )
 

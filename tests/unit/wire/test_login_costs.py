@@ -54,8 +54,18 @@ def result_of(node):
 
 
 def calls_of(node, kind, payload, peer="p"):
-    """How many calls of the broker's code are made for a frame; not those of a collection of
-    garbage, which may begin meanwhile: of who watches it, and of the ends of what others left."""
+    """How many calls of the broker's code are made for a frame."""
+    # Whether a hold is the longest so far, which takes two calls more, is up to the machine.
+    node.broker._holds = SimpleNamespace(ended=lambda *_: None)
+    frame = Envelope(kind, 1, 1, len(payload)), payload
+    counted = calls_in(lambda: node.broker.handle(peer, [frame]))
+    node.step()
+    return counted
+
+
+def calls_in(work):
+    """How many calls of our code are made; not those of a collection of garbage, which may begin
+    meanwhile: of who watches it, and of the ends of what others left."""
     counted = 0
 
     def count(frame, event, _argument):
@@ -63,16 +73,12 @@ def calls_of(node, kind, payload, peer="p"):
         is_ours = frame.f_globals["__name__"].startswith(("hms.", "tpmon."))
         counted += event == "call" and is_ours and frame.f_code.co_name != "__del__"
 
-    # Whether a hold is the longest so far, which takes two calls more, is up to the machine.
-    node.broker._holds = SimpleNamespace(ended=lambda *_: None)
-    envelope = Envelope(kind, 1, 1, len(payload))
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        node.broker.handle(peer, [(envelope, payload)])
+        work()
     finally:
         sys.setprofile(before)
-    node.step()
     return counted
 
 
@@ -100,3 +106,20 @@ def test_a_call_and_its_result_cost_one_call_more_each():
 
     (secured_call, secured_result), (call, result) = counts
     assert (secured_call, secured_result) == (call + 1, result + 1)
+
+
+def test_idle_connections_cost_no_call_each():
+    """Whether a login ends soon, or has ended, is asked every second of as many as there are."""
+    node, counts = GatedNode(document(u=[])), []
+    for count in (1, 20):
+        for number in range(len(node.authorization.logins) + 1, count + 1):
+            node.login(f"p{number}", "u", number)
+        counts.append(calls_in(lambda: asked(node)))
+
+    assert counts[0] == counts[1]
+
+
+def asked(node):
+    changes = node._changes()
+    assert not changes.is_any_over(node.now_ms)
+    assert not node.gate.is_warning_due(node.now_ms)
