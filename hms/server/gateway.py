@@ -37,6 +37,7 @@ from hms.server.listening_sockets import (
     ListenAt,
     Listener,
     check_zeromq,
+    io_threads_for,
     is_chosen_by_peer,
 )
 from hms.server.logins.callers import Caller
@@ -170,7 +171,7 @@ class Gateway:
         """Listen at all addresses and tell the real ones; InvalidArgument when one is not free."""
         check_zeromq()
         _guard_accept()
-        self._context = zmq.Context()
+        self._context = zmq.Context(io_threads_for(self._addresses))
         self._poller.register(self._arrivals.at, zmq.POLLIN)  # first, so that it is told first
         for poller in (self._poller, self._deaf_poller):
             poller.register(self._doorbell.fileno(), zmq.POLLIN)

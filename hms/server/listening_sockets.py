@@ -30,6 +30,7 @@ __all__ = [
     "Listener",
     "check_zeromq",
     "expect_unreachable",
+    "io_threads_for",
     "is_chosen_by_peer",
 ]
 
@@ -55,6 +56,8 @@ PINGS_PER_PERIOD = 3
 
 OWNER_ALONE = 0o600
 """Until the file of a local socket has its group."""
+_THREADS = {False: 1, True: 2}
+"""The thread of libzmq, as a bit, of listeners that do not encrypt, and of those that do."""
 _LAST = zmq.NOBLOCK
 _MORE = zmq.NOBLOCK | zmq.SNDMORE
 
@@ -142,6 +145,8 @@ class Listener:
         )
         try:
             _configure(self.socket, limits)
+            if context.get(zmq.IO_THREADS) == len(_THREADS):
+                self.socket.setsockopt(zmq.AFFINITY, _THREADS[at.keys is not None])
             if at.keys is not None:
                 self.socket.curve_server = True
                 self.socket.curve_secretkey = at.keys[1]
@@ -237,6 +242,13 @@ def _plain_send(socket: "zmq.Socket[bytes]") -> Any:
     """The socket's send() without pyzmq's own Python around it, which looks for options of sockets
     that are not ours: three calls of Python less for each frame."""
     return partial(zmq.backend.Socket.send, socket)
+
+
+def io_threads_for(addresses: Sequence[ListenAt]) -> int:
+    """How many threads libzmq is to move bytes with. Where some listeners encrypt and others do
+    not, those that do have one of their own: a handshake takes 0.6 ms of it, and a flood of them
+    would hold up every frame of a local socket."""
+    return max(1, len({at.keys is not None for at in addresses}))
 
 
 def is_chosen_by_peer(routing_id: bytes) -> bool:
