@@ -16,6 +16,7 @@ from hms.client.core import current_transaction
 from hms.client.core.blocking_connection import Connection
 from hms.client.core.calls import GRACE_S, give_up
 from hms.client.core.service_data import Data, decode_data, encode_data, type_name
+from hms.client.profiles.profiled import profile_asked, settings_for
 from hms.errors.catalogue import (
     CallDescriptorUnknown,
     CallWouldBlock,
@@ -71,19 +72,27 @@ class TpReply(msgspec.Struct):
 
 
 @keeps_tperrno
-def tpstart(info: TPSTART_T | None = None) -> None:
-    """Connect this thread or task to the node that the environment names; again is no error."""
+def tpstart(info: TPSTART_T | None = None, *, profile: str | None = None) -> None:
+    """Connect this thread or task to the node that the environment names; again is no error.
+
+    profile: of hms-client.toml, else that of HMS_PROFILE; its addresses hold before those of the
+    environment, and what info says before both. "": the file is not read. ClientConfigError,
+    ProfileNotFound."""
     context = find()
     if context is not None and not context.connection.is_ended:
         return
     who = info or TPSTART_T()
-    connection = Connection(
-        addresses(),
-        user=who.usrname,
-        password=who.usrpwd,
-        domain_password=who.dompwd,
-        client_name=who.cltname,
-    )
+    said = {
+        "user": who.usrname,
+        "password": who.usrpwd,
+        "domain_password": who.dompwd,
+        "client_name": who.cltname,
+    }
+    given = {name: value for name, value in said.items() if value}
+    settings = settings_for(profile_asked(None, profile), given)
+    members = settings.pop("member_defaults", {})
+    connection = Connection(settings.pop("addresses", None) or addresses(), **settings)
+    connection.requests.fill_in(members)
     context = Context(connection.open())
     context.unsolicited.is_ignored = bool(who.flags & TPUNSOL_IGN)
     connection.on_notice(partial(take_notice, context))

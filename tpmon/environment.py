@@ -42,7 +42,8 @@ def tmaxreadenv(file: str | os.PathLike[str], label: str) -> None:
 
 
 def addresses() -> list[str]:
-    """HMS_ADDRESS, else TMAX_HOST_ADDR with TMAX_HOST_PORT and their backups, else the default."""
+    """Without a profile that has some: HMS_ADDRESS, else TMAX_HOST_ADDR with TMAX_HOST_PORT and
+    their backups, else the default."""
     named = os.environ.get("HMS_ADDRESS", "").replace(",", " ").split()
     if named:
         return named

@@ -64,6 +64,7 @@ def serve(
     written to when all services are offered.
     """
     os.environ["HMS_ADDRESS"] = address  # for a handler's own tpstart()
+    os.environ.pop("HMS_PROFILE", None)  # which would name another node
     server = Server(
         modules,
         address,

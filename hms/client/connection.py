@@ -7,7 +7,9 @@ import hms.client.core.blocking_connection
 from hms.client.core.events import Event
 from hms.client.core.outcomes import Outcome
 from hms.client.destinations import Destination, parse_destination, watched_name
+from hms.client.member_defaults import with_defaults
 from hms.client.message_admin import Admin
+from hms.client.profiles.profiled import with_profile
 from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.client.session import Session, open_session
@@ -18,6 +20,7 @@ from hms.errors.tree import HmsError
 class Connection(hms.client.core.blocking_connection.Connection):
     """A connection to a node; leaving its block closes it."""
 
+    @with_defaults("session")
     def session(
         self,
         ack: AckMode = AckMode.AUTO,
@@ -87,9 +90,11 @@ class Connection(hms.client.core.blocking_connection.Connection):
     # ---- end of what is made
 
 
+@with_profile
 def connect(
-    address: str | Sequence[str],
+    address: str | Sequence[str] | None = None,
     *,
+    profile: str | None = None,
     user: str = "",
     password: str = "",
     token: str | Callable[[], str] = "",
@@ -119,9 +124,12 @@ def connect(
     sent before the node asks, nor where others could read it.
     server_keys: of an encrypted connection over TCP, the public keys that the node may show;
     key_file: the client's own pair, by which a node may know it; hms keys create writes one.
-    ConnectionRefused, InvalidArgument, LoginRefused, LoginRequired, InsecureTransport,
-    ServerKeyMismatch, KeyFileError;
+    profile: of hms-client.toml, from which comes what is not given here, the address too; without
+    one and without an address that of HMS_PROFILE. "": the file is not read.
+    ConnectionRefused, InvalidArgument, ClientConfigError, ProfileNotFound, LoginRefused,
+    LoginRequired, InsecureTransport, ServerKeyMismatch, KeyFileError;
     LoginNotChecked from a node without logins, unless allow_unsecured.
     """
-    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
-    return Connection(address, **given).open()
+    given: dict[str, Any] = dict(locals())
+    addresses, _ = given.pop("address"), given.pop("profile")
+    return Connection(addresses, **given).open()

@@ -1,13 +1,13 @@
 """context(): connection and session in one object, for the simple case (F-B9, JMSContext)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from hms.client.browser import Browser
 from hms.client.connection import Connection, connect
 from hms.client.consumer import Consumer
-from hms.client.context_parts import ContextParts, Sharing
+from hms.client.context_parts import ContextParts, Sharing, session_kind
 from hms.client.destinations import Destination, Topic, parse_destination, place_of
 from hms.client.message import Message
 from hms.client.pack_building import Body
@@ -33,10 +33,10 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         self.connection = connection
         self.session = session
 
-    def context(self, *, ack: AckMode = AckMode.AUTO, transacted: bool = False) -> "JMSContext":
+    def context(self, *, ack: AckMode | None = None, transacted: bool = False) -> "JMSContext":
         """A further context on the same connection, with a session of its own; the connection is
         closed with the last of them."""
-        session = self.connection.session(ack, transacted)
+        session = self.connection.session(**session_kind(ack, transacted))
         return JMSContext(self.connection, session, self._sharing.joined())
 
     def receive(
@@ -117,16 +117,18 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
 
 
 def context(
-    address: str | list[str],
+    address: str | Sequence[str] | None = None,
     *,
-    ack: AckMode = AckMode.AUTO,
+    ack: AckMode | None = None,
     transacted: bool = False,
+    profile: str | None = None,
     **options: Any,
 ) -> JMSContext:
-    """Connect and open a session; options as of hms.connect()."""
-    connection = connect(address, **options)
+    """Connect and open a session; options as of hms.connect(). ack None: as the profile says, else
+    AUTO."""
+    connection = connect(address, profile=profile, **options)
     try:
-        return JMSContext(connection, connection.session(ack, transacted))
+        return JMSContext(connection, connection.session(**session_kind(ack, transacted)))
     except BaseException:
         connection.close()
         raise

@@ -5,10 +5,17 @@ from typing import Any, Generic, TypeVar
 from hms.client.destinations import Place, Queue, Topic
 from hms.client.producer_steps import ProducerSteps
 from hms.client.session_members import SessionMembers
+from hms.constants import AckMode
 
 _P = TypeVar("_P", bound=ProducerSteps)
 _C = TypeVar("_C")
 _B = TypeVar("_B")
+
+
+def session_kind(ack: AckMode | None, transacted: bool) -> dict[str, Any]:
+    """The arguments of session(); without ack its default holds, which a profile may say."""
+    said: dict[str, Any] = {"transacted": transacted}
+    return said if ack is None else {**said, "ack": ack}
 
 
 class Sharing:

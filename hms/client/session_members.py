@@ -23,6 +23,7 @@ from hms.client.destinations import (
     topic_of,
 )
 from hms.client.kept_producers import KeptProducers
+from hms.client.member_defaults import with_defaults
 from hms.client.opening_steps import Opening, open_prefetch_buffer, open_sender
 from hms.client.pending_sends import SendOptions
 from hms.client.prefetch_buffer import PrefetchBuffer
@@ -35,9 +36,9 @@ from hms.errors.catalogue import IllegalState, InvalidArgument
 from hms.wire.structures import Limits, OpenConsumer
 
 PREFETCH = 1000
-_DELAY_MS_MAX = 0xFFFF_FFFF
-_PREFETCH_MAX = 0xFFFF_FFFF
-_PREFETCH_BYTES_MAX = 1 << 62
+DELAY_MS_MAX = 0xFFFF_FFFF
+PREFETCH_MAX = 0xFFFF_FFFF
+PREFETCH_BYTES_MAX = 1 << 62
 _RETAINED = ("ALL", "NEW", "REQUEST")
 
 _P = TypeVar("_P", bound=ProducerSteps)
@@ -60,6 +61,7 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
         destination = parse_destination(dest)
         return self._kept.find(destination, lambda: self.producer(destination))
 
+    @with_defaults("producer")
     def producer(
         self,
         dest: Destination | str,
@@ -98,6 +100,7 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
             self.requests.driver.flush()
         return self._producer(sender, options, opening)
 
+    @with_defaults("consumer")
     def consumer(
         self,
         dest: Destination | str,
@@ -126,6 +129,7 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
         options["priority"] = check_number("priority", priority, *_PRIORITIES)
         return self._consume(parse_destination(dest), prefetch, prefetch_bytes, ordered, options)
 
+    @with_defaults("consumer")
     def subscriber(
         self,
         topic: Topic | str,
@@ -187,7 +191,7 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
         options: dict[str, Any],
     ) -> _C:
         """A consumer; options: the further fields of OpenConsumer."""
-        check_number("prefetch", prefetch, 0, _PREFETCH_MAX)
+        check_number("prefetch", prefetch, 0, PREFETCH_MAX)
         if bool(options["listener"]) is not self.is_asynchronous:
             detail = "a listener service needs session(asynchronous=True)"
             if self.is_asynchronous:
@@ -261,7 +265,7 @@ def _window_bytes(prefetch_bytes: int | None, limits: Limits) -> int:
     """Of a consumer; 0 at a node that counts messages alone."""
     wanted = limits.prefetch_bytes
     if prefetch_bytes is not None:
-        wanted = max(1, check_number("prefetch_bytes", prefetch_bytes, 0, _PREFETCH_BYTES_MAX))
+        wanted = max(1, check_number("prefetch_bytes", prefetch_bytes, 0, PREFETCH_BYTES_MAX))
     return min(wanted, limits.prefetch_bytes_max)
 
 
@@ -274,7 +278,7 @@ def _named(name: str, selector: str | None, listener: str | None) -> dict[str, A
 
 
 def _redelivery(delay_s: float, *, is_ordered: bool) -> dict[str, Any]:
-    most_s = _DELAY_MS_MAX // 1000
+    most_s = DELAY_MS_MAX // 1000
     delay_ms = math.ceil(check_seconds("redelivery_delay_s", delay_s, most=most_s) * 1000)
     if delay_ms and is_ordered:
         detail = "what is behind a message that waits for its time would overtake it"

@@ -526,6 +526,27 @@ class AddressLimit(TpLimit):
     )
 
 
+class ClientConfigError(TpInvalid):
+    """HMS-1060: {report}."""
+
+    number: ClassVar[int] = 1060
+    text: ClassVar[str] = "{report}"
+    cure_text: ClassVar[str] = (
+        "Correct the file; hms client config show prints what holds and where it stands."
+    )
+
+
+class ProfileNotFound(TpNoEntry):
+    """HMS-1061: there is no profile {name}: {where}."""
+
+    number: ClassVar[int] = 1061
+    text: ClassVar[str] = "there is no profile {name}: {where}"
+    cure_text: ClassVar[str] = (
+        "Have one exported for this machine, hms profile export NAME --user USER, and put it "
+        "into hms-client.toml. Profiles that nodes hold are not fetched in this version."
+    )
+
+
 class PropertyTypeError(TpInputType):
     """HMS-2001: property {name}: {detail}."""
 
@@ -2414,6 +2435,8 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1045: ClientBanned,
     1043: TooManyConnections,
     1046: AddressLimit,
+    1060: ClientConfigError,
+    1061: ProfileNotFound,
     2001: PropertyTypeError,
     2002: PropertyRangeError,
     2003: ReservedProperty,
@@ -2608,6 +2631,7 @@ __all__ = [
     "CallDescriptorUnknown",
     "CallWouldBlock",
     "ClientBanned",
+    "ClientConfigError",
     "ClientIdInUse",
     "ClientNotFound",
     "ClockUnusable",
@@ -2693,6 +2717,7 @@ __all__ = [
     "OpenMemoryLimit",
     "OutcomeElsewhere",
     "ProducerLimit",
+    "ProfileNotFound",
     "PropertyConversionError",
     "PropertyNameError",
     "PropertyNotFound",

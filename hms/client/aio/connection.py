@@ -8,8 +8,10 @@ from hms.client.core.async_connection import AsyncConnection
 from hms.client.core.events import Event
 from hms.client.core.outcomes import Outcome
 from hms.client.destinations import Destination, parse_destination, watched_name
+from hms.client.member_defaults import with_defaults
 from hms.client.message_admin import AsyncAdmin
 from hms.client.opening_steps import new_session
+from hms.client.profiles.profiled import with_profile
 from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.constants import AckMode
@@ -22,6 +24,7 @@ class Connection(AsyncConnection):
     def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()
 
+    @with_defaults("session")
     def session(
         self,
         ack: AckMode = AckMode.AUTO,
@@ -95,9 +98,11 @@ class Connection(AsyncConnection):
         return public_names(self)
 
 
+@with_profile
 def connect(
-    address: str | Sequence[str],
+    address: str | Sequence[str] | None = None,
     *,
+    profile: str | None = None,
     user: str = "",
     password: str = "",
     token: str | Callable[[], str] = "",
@@ -118,5 +123,6 @@ def connect(
     """A connection to a node, or to the first that answers of several: await it, or enter its
     block. The arguments are those of hms.connect(); the listeners are called in the event loop and
     may be coroutine functions. ConnectionRefused as hms.connect() raises it."""
-    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
-    return Connection(address, **given)
+    given: dict[str, Any] = dict(locals())
+    addresses, _ = given.pop("address"), given.pop("profile")
+    return Connection(addresses, **given)

@@ -1,7 +1,7 @@
 """context(): connection and session in one object, for the simple case (F-B9, JMSContext)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -10,7 +10,7 @@ from hms.client.aio.connection import Connection, connect
 from hms.client.aio.consumer import Consumer
 from hms.client.aio.producer import Producer
 from hms.client.aio.session import Session
-from hms.client.context_parts import ContextParts, Sharing
+from hms.client.context_parts import ContextParts, Sharing, session_kind
 from hms.client.destinations import Destination, Topic, parse_destination, place_of
 from hms.client.message import Message
 from hms.client.pack_building import Body
@@ -32,14 +32,14 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
     def __init__(
         self,
         connection: Connection,
-        ack: AckMode,
+        ack: AckMode | None,
         *,
         is_transacted: bool,
         sharing: Sharing | None = None,
     ) -> None:
         super().__init__(sharing)
         self.connection = connection
-        self._kind = ack, is_transacted
+        self._kind = session_kind(ack, is_transacted)
         self._session: Session | None = None
         self._making = asyncio.Lock()
 
@@ -50,7 +50,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
             raise IllegalState(what="the context", detail="it was not awaited, so it is not open")
         return self._session
 
-    def context(self, *, ack: AckMode = AckMode.AUTO, transacted: bool = False) -> "JMSContext":
+    def context(self, *, ack: AckMode | None = None, transacted: bool = False) -> "JMSContext":
         """A further context on the same connection, with a session of its own: await it, or enter
         its block. The connection is closed with the last of them."""
         sharing = self._sharing.joined()
@@ -66,7 +66,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         await self.connection.open()
         if self._session is None:
             try:
-                self._session = await self.connection.session(*self._kind)
+                self._session = await self.connection.session(**self._kind)
             except BaseException:
                 await self._leave()
                 raise
@@ -161,11 +161,14 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
 
 
 def context(
-    address: str | list[str],
+    address: str | Sequence[str] | None = None,
     *,
-    ack: AckMode = AckMode.AUTO,
+    ack: AckMode | None = None,
     transacted: bool = False,
+    profile: str | None = None,
     **options: Any,
 ) -> JMSContext:
-    """A connection with a session: await it, or enter its block; options as of connect()."""
-    return JMSContext(connect(address, **options), ack, is_transacted=transacted)
+    """A connection with a session: await it, or enter its block; options as of connect(). ack None:
+    as the profile says, else AUTO."""
+    connection = connect(address, profile=profile, **options)
+    return JMSContext(connection, ack, is_transacted=transacted)

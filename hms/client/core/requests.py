@@ -6,7 +6,7 @@ them all at once.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from time import monotonic
@@ -133,6 +133,7 @@ class Requests:
         self.driver = driver
         self.link = link = driver.link
         self.request_timeout_s = options.request_timeout_s
+        self.member_defaults: Mapping[str, Mapping[str, Any]] = {}
         is_patient = options.connect_timeout_s is not None
         self._is_refusal_final = not (is_patient or options.is_server)
         self._connect_timeout_s = (
@@ -140,6 +141,10 @@ class Requests:
         )
         self._offers = AdvertisedServices(link)
         self._watching = DestinationWatch(link)
+
+    def fill_in(self, members: Mapping[str, Mapping[str, Any]]) -> None:
+        """What sessions, producers and consumers are given where a call says nothing, by part."""
+        self.member_defaults = members
 
     @property
     def is_connected(self) -> bool:
