@@ -121,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
         name = f"{LETTERS}{entry.name}:{os.getpid()}"
         who = entry.user or "", password or ""
         with hms.connect(
-            given.address, client_name=name, user=who[0], password=who[1]
+            given.address, profile="", client_name=name, user=who[0], password=who[1]
         ) as connection:
             shift = _Shift(connection, entry, stop)
             log.info("%s: %d rules", entry.rules, len(shift.table.rules))

@@ -33,7 +33,7 @@ def boot_restored(store: Path, manifest: Manifest, restored: dict[str, int]) -> 
         began_s = time.monotonic()
         with hms.testing.node(store, _settings(manifest, Path(folder)), warm=True) as node:
             seconds = time.monotonic() - began_s
-            with hms.connect(node.address) as connection:
+            with hms.connect(node.address, profile="") as connection:
                 found = {
                     f"{kind}:{_name(row)}": sum(row[word] for word in _COUNTED)
                     for kind in ("queue", "subscription")

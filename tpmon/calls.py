@@ -16,7 +16,7 @@ from hms.client.core import current_transaction
 from hms.client.core.blocking_connection import Connection
 from hms.client.core.calls import GRACE_S, give_up
 from hms.client.core.service_data import Data, decode_data, encode_data, type_name
-from hms.client.profiles.profiled import profile_asked, settings_for
+from hms.client.profiles.profiled import make_connection, profile_asked
 from hms.errors.catalogue import (
     CallDescriptorUnknown,
     CallWouldBlock,
@@ -89,10 +89,8 @@ def tpstart(info: TPSTART_T | None = None, *, profile: str | None = None) -> Non
         "client_name": who.cltname,
     }
     given = {name: value for name, value in said.items() if value}
-    settings = settings_for(profile_asked(None, profile), given)
-    members = settings.pop("member_defaults", {})
-    connection = Connection(settings.pop("addresses", None) or addresses(), **settings)
-    connection.requests.fill_in(members)
+    asked = profile_asked(None, profile)
+    connection = make_connection(Connection, None, asked, given, addresses)
     context = Context(connection.open())
     context.unsolicited.is_ignored = bool(who.flags & TPUNSOL_IGN)
     connection.on_notice(partial(take_notice, context))

@@ -17,8 +17,11 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 
+from hms.client.core.blocking_connection import Connection
 from hms.client.core.log_lines import start_log
+from hms.client.profiles.profiled import BY_PROFILE, PROFILE_VARIABLE, tool_connection
 from hms.errors.tree import HmsError
 from tpmon.runtime import Server, tpadvertise, tpunadvertise
 from tpmon.service_functions import (
@@ -63,8 +66,10 @@ def serve(
     threads: so many calls run at once; until_eof: stop with standard input too; ready_fd: is
     written to when all services are offered.
     """
-    os.environ["HMS_ADDRESS"] = address  # for a handler's own tpstart()
-    os.environ.pop("HMS_PROFILE", None)  # which would name another node
+    by_profile = address.removeprefix(BY_PROFILE) if address.startswith(BY_PROFILE) else ""
+    os.environ |= {PROFILE_VARIABLE: by_profile}  # for a handler's own tpstart()
+    if not by_profile:
+        os.environ["HMS_ADDRESS"] = address
     server = Server(
         modules,
         address,
@@ -72,6 +77,7 @@ def serve(
         python_path,
         threads=threads,
         on_serving=lambda: _tell_ready(ready_fd),
+        connect=partial(tool_connection, Connection),
     )
     if until_eof:
         _stop_at_eof(server)
@@ -107,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -P -m tpmon.server")
-    parser.add_argument("--connect", required=True, metavar="ADDRESS")
+    parser.add_argument("--connect", required=True, metavar="ADDRESS", help="or profile:NAME")
     parser.add_argument("--name", default="", help="the [server.NAME] it runs for")
     parser.add_argument("--path", action="append", default=[], metavar="DIR")
     parser.add_argument("--threads", type=int, default=1, help="how many calls run at once")

@@ -10,6 +10,8 @@ from typing import Any
 import hms
 import tpmon
 from hms.boot.bench.load import Load, Sink
+from hms.client.connection import Connection
+from hms.client.profiles.profiled import tool_connection
 from hms.errors.catalogue import RequestTimeout
 
 __all__ = ["HmsDriver"]
@@ -35,7 +37,9 @@ class HmsDriver:
     def _session(self, load: Load) -> Any:
         self._load = load
         connection = self._stack.enter_context(
-            hms.connect(self._address, client_name="hms bench", reconnect=False)
+            tool_connection(
+                Connection, self._address, client_name="hms bench", reconnect=False
+            ).open()
         )
         ack = hms.AckMode.CLIENT if load.ack_every else hms.AckMode.AUTO
         self._opened = self._stack.enter_context(connection.session(ack=ack))
@@ -148,7 +152,7 @@ class HmsDriver:
         """Connect as a Tmax client."""
         self._load = load
         tpmon.tpputenv(f"HMS_ADDRESS={self._address}")
-        tpmon.tpstart()
+        tpmon.tpstart(profile="")
         self._stack.callback(tpmon.tpend)
 
     def call_each(self, bodies: Iterable[bytes], times_ns: list[int]) -> None:

@@ -101,6 +101,10 @@ main = LazyGroup(
             "Key pairs of listeners and clients: create, list, rotate.",
         ),
         "user": ("hms.boot.cli.users:user", "Users of a secured node: add, change, delete …"),
+        "profile": (
+            "hms.boot.cli.profiles:profile",
+            "Client profiles: export, check, list, show.",
+        ),
         "role": ("hms.boot.cli.roles:role", "Roles: create, delete, list, show."),
         "permission": ("hms.boot.cli.roles:permission", "Permissions: grant, check, matrix …"),
         "security": (

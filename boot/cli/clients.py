@@ -18,6 +18,21 @@ LISTED_AT_ONCE = 1000
 COLUMNS = ("id", "client_id", "client_name", "from", "since", "in_flight")
 
 
+@client.group("config")
+def client_config() -> None:
+    """What hms-client.toml gives the clients that are started here."""
+
+
+@client_config.command("show")
+@click.option("--profile", "name", metavar="NAME", help="With this profile.")
+@click.option("--json", "is_json", is_flag=True, help="Answer in JSON.")
+def show_config(name: str | None, is_json: bool) -> None:
+    """Print each value with its origin: the profile, [defaults], or built in."""
+    from hms.boot.cli.profiles import show_values_of  # noqa: PLC0415 - not for --help
+
+    show_values_of(name, is_json=is_json)
+
+
 @client.command("list")
 @target_options
 @table_options

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-__all__ = ["complete_names", "completion"]
+__all__ = ["complete_names", "complete_profiles", "completion"]
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_HMS_COMPLETE"
@@ -29,6 +29,21 @@ def completion(shell: str) -> None:
     assert kind is not None
     root = click.get_current_context().find_root().command
     click.echo(kind(root, {}, "hms", VARIABLE).source())
+
+
+def complete_profiles(incomplete: str) -> list[str]:
+    """Profiles of hms-client.toml that begin so."""
+    from hms.client.profiles.file_places import find_file  # noqa: PLC0415 - at the tabulator only
+
+    try:
+        found = find_file()
+        if found is None:
+            return []
+        with found[0].open("rb") as file:
+            data = tomllib.loads(file.read(FILE_BYTES_MAX).decode("utf-8-sig"))
+        return [name for name in data.get("profile", {}) if name.startswith(incomplete)]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return []
 
 
 def complete_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

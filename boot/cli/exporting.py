@@ -266,9 +266,10 @@ def check_store(connection: Any, name: str, store: str) -> None:
 
 def _open(target: Target, **options: Any) -> Any:
     from hms.client.connection import Connection  # noqa: PLC0415 - not for --help
+    from hms.client.profiles.profiled import tool_connection  # noqa: PLC0415 - the same
 
     own = {"reconnect": False, "request_timeout_s": target.timeout_s}
-    return Connection(target.resolve(), **{**own, **options}).open()
+    return tool_connection(Connection, target.resolve(), **{**own, **options}).open()
 
 
 def send_file(

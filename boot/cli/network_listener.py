@@ -4,11 +4,11 @@ Each piece that is there is kept, so the same command once more changes nothing.
 """
 
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hms.boot.client_profiles import addresses_of, keeper_profile
 from hms.boot.entries import Config, Node
 from hms.boot.security_file import change_security, load_security
 from hms.errors.catalogue import InvalidArgument, KeyFileError, LinkKeyError
@@ -19,12 +19,11 @@ from hms.server.logins.security_document import SecurityDocument
 __all__ = ["Network", "network_of"]
 
 LISTENER = "clients"
-_EVERYWHERE = ("0.0.0.0", "*", "[::]")  # noqa: S104 - as it is written, nothing listens here
 
 
 class Network(NamedTuple):
     """A listener as it shall be. is_there: hms.conf has it; server_key: the key file of the node;
-    key_file: of the user, the administrator."""
+    key_file: of the user, the administrator, whose profile lies beside it."""
 
     listener: str
     address: str
@@ -56,6 +55,21 @@ class Network(NamedTuple):
                         path=str(path), detail=str(fault.fields["detail"])
                     ) from fault
 
+    @property
+    def profile(self) -> Path:
+        """The file of the administrator's profile, which is taken to another machine."""
+        return self.key_file.with_suffix(".toml")
+
+    def write_profile(self) -> None:
+        """The same, where there is none yet."""
+        values = {
+            "addresses": addresses_of(self.address),
+            "server_keys": [_public(self.server_key)],
+            "key_file": self.key_file.name,
+        }
+        said = [f"Of the administrator {self.user}; {self.key_file.name} belongs beside it."]
+        keeper_profile(self.profile, self.user, values, said)
+
     def public(self) -> str:
         """The key of the administrator."""
         return _public(self.key_file)
@@ -81,6 +95,7 @@ class Network(NamedTuple):
             "address": self.address,
             "server_key": _public(self.server_key) if self.server_key.exists() else "",
             "key_file": str(self.key_file),
+            "profile": str(self.profile),
         }
 
     def told(self, *, is_dry: bool) -> Iterator[str]:
@@ -88,18 +103,14 @@ class Network(NamedTuple):
         would = "would be" if is_dry else "is"
         yield f"listener {self.listener} {would} {self.address}, encrypted"
         yield f"key of the node: {self.server_key}; of {self.user}: {self.key_file}"
+        yield f"client profile of {self.user}: {self.profile}"
         if is_dry:
             return
-        host, _, port = self.address.removeprefix("tcp://").rpartition(":")
-        host = socket.gethostname() if host in _EVERYWHERE else host
         yield "next: 1. hms boot, or hms down first when the node runs"
-        yield f"      2. copy {self.key_file.name} to the administrator's machine, and there:"
-        yield (
-            f'         hms.connect("tcp://{host}:{port}", '
-            f'server_keys=["{_public(self.server_key)}"], key_file="{self.key_file.name}")'
-        )
-        yield "      3. for each application: hms keys create APP.key,"
-        yield "         hms user add APP --role ROLE, hms user key APP and its public key"
+        yield f"      2. copy {self.profile.name} and {self.key_file.name} to the administrator's"
+        yield f"         machine, and there: hms profile check {self.profile.name}"
+        yield "      3. for each application: hms user add APP --role ROLE,"
+        yield "         hms profile export APP --user APP --new-key"
 
 
 def network_of(config: Config, node: Node, user: str, address: str) -> Network:

@@ -12,10 +12,12 @@ import click
 
 from hms.boot.cli.network_listener import Network, network_of
 from hms.boot.cli.target import Target, target_options
+from hms.boot.client_profiles import keeper_profile
 from hms.boot.conf_editing import set_node_keys
 from hms.boot.config import load
 from hms.boot.entries import Node
 from hms.boot.security_file import load_security, save_security
+from hms.client.profiles.file_places import WORKING_FILE
 from hms.errors.catalogue import InvalidArgument
 from hms.server.logins.passwords import hash_password
 from hms.server.logins.security_document import SecurityDocument, UserEntry, is_name
@@ -77,6 +79,7 @@ def secure(
         return
     if network is not None:
         network.make_keys()
+        network.write_profile()
         said |= network.described()
     password = secrets.token_urlsafe(18)
     keys = () if network is None else (network.public(),)
@@ -85,6 +88,8 @@ def secure(
     )
     save_security(path, SecurityDocument(user={name: entry}))
     _put(config.path, half)
+    if network is None:
+        said["profile"] = _local_profile(config.path.parent, name, listen[0])
     if file is None:
         said["password"] = password
     else:
@@ -120,6 +125,7 @@ def _open_network(
             _put(conf, half)
     if not is_dry:
         network.make_keys()
+        network.write_profile()
         network.give_key(security)
     said |= network.described()
     target.say("\n".join([told, *network.told(is_dry=is_dry)]), said)
@@ -146,7 +152,8 @@ def open_(target: Target, yes: bool) -> None:
     _rewrite(config.path, set_node_keys(text, node.name, keys))
     said = (
         f"{node.name} is open from its next boot on, at {', '.join(listen)}; "
-        f"{node.security} is kept"
+        f"{node.security} is kept, and so are client profiles: those that name a listener or a "
+        "password lead nowhere then"
     )
     target.say(said, {"security": None, "kept": str(node.security), "listen": listen})
 
@@ -157,6 +164,15 @@ def _check_new(path: Path, socket: Path) -> None:
     if len(os.fsencode(socket)) > SOCKET_BYTES_MAX:
         detail = "its path is too long for a local socket; give runtime a shorter one in hms.conf"
         raise InvalidArgument(what=str(socket), detail=detail)
+
+
+def _local_profile(folder: Path, name: str, address: str) -> str:
+    """Of the administrator's own processes on this machine; a file that is there is kept, and ""
+    returned."""
+    path = folder / WORKING_FILE
+    said = [f"Of the administrator {name}, whose processes on this machine need no password."]
+    is_written = keeper_profile(path, name, {"addresses": [address]}, said)
+    return str(path) if is_written else ""
 
 
 def _rewrite(path: Path, text: str) -> None:
@@ -200,9 +216,16 @@ def _told(node: Node, said: dict[str, Any], done: str, network: Network | None) 
         lines.append(f"password, shown this once: {said['password']}")
     if network is not None:
         return "\n".join([*lines, *network.told(is_dry=done != "is secured")])
+    if said.get("profile"):
+        lines.append(f"client profile {said['user']}: {said['profile']}")
+        second = f"hms profile check {WORKING_FILE}"
+    else:
+        lines += [f"{WORKING_FILE} is kept as it is"] if "profile" in said else []
+        second = f"hms profile export {said['user']} --user {said['user']}"
     lines += [
-        "next: hms boot",
-        '      hms role create billing && hms permission grant billing "produce queue:orders"',
-        "      hms user add billing --role billing --password",
+        "next: 1. hms boot",
+        f"      2. {second}",
+        "      3. for each application: hms role create ROLE, hms permission grant ROLE …,",
+        "         hms user add APP --role ROLE --password, hms profile export APP --user APP",
     ]
     return "\n".join(lines)

@@ -13,7 +13,15 @@ from hms.boot.security_file import change_security, load_security
 from hms.errors.catalogue import InvalidArgument, NotConfigMaster, NotSupported
 from hms.server.logins.security_document import SecurityDocument
 
-__all__ = ["DRY_RUN", "apply", "document_of", "ends_at", "password_from", "path_of"]
+__all__ = [
+    "DRY_RUN",
+    "apply",
+    "check_master",
+    "document_of",
+    "ends_at",
+    "password_from",
+    "path_of",
+]
 
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -54,7 +62,7 @@ def apply(
         target.say(f"{said}; version {version}", {"said": said, "version": version})
         return
     path = path_of(target)
-    _check_master(target)
+    check_master(target)
     if is_dry:
         change(load_security(path))
         target.say(f"{said} (not done: --dry-run)", {"dry_run": True, "said": said})
@@ -63,7 +71,7 @@ def apply(
     target.say(f"{said}; version {version}", {"said": said, "version": version})
 
 
-def _check_master(target: Target) -> None:
+def check_master(target: Target) -> None:
     """NotConfigMaster where only another node's file may be changed; it comes here from there."""
     config = target.config()
     master = config.policy_master_of(config.node(target.node_name))

@@ -26,13 +26,16 @@ __all__ = [
 ]
 
 
+BY_PROFILE = "profile:"
+"""As hms.client.profiles.profiled has it, which --help does not load."""
 ANSWER_S = 30.0
 """How long a command waits for the node's answer, where nothing else was said."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The node that a command is for: by address, or by the configuration."""
+    """The node that a command is for: by address, by "profile:NAME" in its place, or by the
+    configuration."""
 
     path: Path
     address: str | None
@@ -53,13 +56,15 @@ class Target:
         return [config.node(self.node_name)] if self.node_name else list(config.nodes.values())
 
     def resolve(self) -> str:
-        """The address to connect to; without --connect the node's first in the configuration."""
+        """The address to connect to, or the profile; without --connect and --profile the node's
+        first in the configuration."""
         return self.address or self.config().node(self.node_name).listen[0]
 
     @contextmanager
     def connection(self, **settings: Any) -> Iterator[Any]:
         """A connection to the node, closed at the end; a lost one fails the command at once."""
-        import hms  # noqa: PLC0415 - not for what only reads the configuration
+        from hms.client.connection import Connection  # noqa: PLC0415 - only who connects
+        from hms.client.profiles.profiled import tool_connection  # noqa: PLC0415 - the same
 
         given = {
             "client_name": "hms",
@@ -67,7 +72,7 @@ class Target:
             "request_timeout_s": self.timeout_s,
             **settings,
         }
-        with hms.connect(self.resolve(), **given) as connection:
+        with tool_connection(Connection, self.resolve(), **given).open() as connection:
             yield connection
 
     def administer(self, verb: str, **arguments: Any) -> Any:
@@ -119,12 +124,16 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(
         config_file: Path,
         address: str | None,
+        profile: str | None,
         node_name: str | None,
         is_json: bool,
         answer_s: float = ANSWER_S,
         **rest: Any,
     ) -> Any:
-        return command(target=Target(config_file, address, node_name, is_json, answer_s), **rest)
+        if address and profile:
+            raise click.UsageError("--connect and --profile both say which node: give one of them")
+        place = f"{BY_PROFILE}{profile}" if profile else address
+        return command(target=Target(config_file, place, node_name, is_json, answer_s), **rest)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__click_params__ = own  # type: ignore[attr-defined]
@@ -142,6 +151,12 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return complete_names(ctx, param, incomplete)
 
 
+def _profiles(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from hms.boot.cli.completion import complete_profiles  # noqa: PLC0415 - as above
+
+    return complete_profiles(incomplete)
+
+
 _OPTIONS = (
     click.option(
         "--config",
@@ -154,6 +169,12 @@ _OPTIONS = (
     ),
     click.option("--node", "node_name", help="The node of the configuration; else the first."),
     click.option("--connect", "address", help="Speak to this address, without a configuration."),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=_profiles,
+        help="Speak to the node of this profile of hms-client.toml, by its login.",
+    ),
     click.option("--json", "is_json", is_flag=True, help="Answer in JSON."),
 )
 

@@ -101,7 +101,7 @@ def _play(nodes: Sequence[TestNode], flights: list[dict[str, str]], days: int) -
 def _connected(nodes: Sequence[TestNode]) -> Iterator[list[Connection]]:
     """A connection to each node, which comes back when its node does."""
     with ExitStack() as stack:
-        made = [hms.connect(one.address, reconnect_interval_s=0.5) for one in nodes]
+        made = [hms.connect(one.address, profile="", reconnect_interval_s=0.5) for one in nodes]
         yield [stack.enter_context(connection) for connection in made]
 
 

@@ -105,7 +105,7 @@ def _machines(folder: Path, count: int, endpoint: str) -> Iterator[list[TestNode
 
 def _connected(machines: Sequence[TestNode]) -> Connection:
     addresses = [one.address for one in machines]
-    return hms.connect(addresses, reconnect_interval_s=0.2, connect_timeout_s=LATEST_S)
+    return hms.connect(addresses, profile="", reconnect_interval_s=0.2, connect_timeout_s=LATEST_S)
 
 
 def _copies(machines: Sequence[TestNode]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _configuration() -> dict[str, Any]:
 
 def _play(running: TestNode, flights: list[dict[str, str]], handled_file: Path) -> bool:
     address = running.address
-    with hms.connect(address, reconnect_interval_s=0.5) as connection:
+    with hms.connect(address, profile="", reconnect_interval_s=0.5) as connection:
         listening = connection.session(asynchronous=True)
         listening.consumer(hms.Queue("FLIGHTS.EWR"), name="carriers", listener="CARRIER_DELAY")
         workers = {

@@ -68,7 +68,7 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            with hms.connect(self._address, reconnect_interval_s=0.5) as connection:
+            with hms.connect(self._address, profile="", reconnect_interval_s=0.5) as connection:
                 self._work(connection, self)
         except BaseException as fault:  # noqa: BLE001 - finish() raises it where it is seen
             self.fault = fault

@@ -106,7 +106,7 @@ def _until_lost(
 ) -> None:
     with (
         contextlib.suppress(HmsError),
-        hms.connect(address, reconnect=False, request_timeout_s=WAIT_S) as connection,
+        hms.connect(address, profile="", reconnect=False, request_timeout_s=WAIT_S) as connection,
     ):
         work(connection, books)
 
@@ -140,7 +140,7 @@ def _take(session: Any, consumer: Any, books: Books) -> int:
 
 
 def _drain(address: str, books: Books) -> None:
-    with hms.connect(address) as connection:
+    with hms.connect(address, profile="") as connection:
         session = connection.session(transacted=True)
         consumer = session.consumer(QUEUE, prefetch=BATCH)
         while _take(session, consumer, books) or _waiting(connection):

@@ -67,7 +67,9 @@ def _await_sealed(store: PathName, offset: int) -> None:
 def seal(address: str) -> int:
     """Have the log of a node begin a new segment; its first offset. StoreFull when the node has no
     room for one."""
-    import hms  # noqa: PLC0415 - loads the client
+    from hms.client.connection import Connection  # noqa: PLC0415 - loads the client
+    from hms.client.profiles.profiled import tool_connection  # noqa: PLC0415 - the same
 
-    with hms.connect(address, client_name="hms history seal") as connection:
+    made = tool_connection(Connection, address, client_name="hms history seal")
+    with made.open() as connection:
         return seals.seal(connection)

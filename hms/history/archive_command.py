@@ -15,11 +15,11 @@ import click
 
 from hms.history.archive import ArchiveReport, archive
 from hms.history.archive_all import archive_all, seal
-from hms.history.command_options import CONFIG, JSON, options, resolved
+from hms.history.command_options import CONFIG, JSON, connects, options, resolved
 
 __all__ = ["archive_command", "seal_command"]
 
-CONNECT = click.option("--connect", "address", help="Address of the node.")
+CONNECT = connects("Address of the node.")
 
 
 def _store(config: Path, path: str | None) -> str:
@@ -66,7 +66,7 @@ def _address(config: Path, address: str | None) -> str:
     is_flag=True,
     help="Also the segment that is being written; a node that runs is asked to begin another one.",
 )
-@click.option("--connect", "address", help="Address of the node, for --all.")
+@connects("Address of the node, for --all.")
 @click.option("--master", help="Spark's master URL; local[2] if not given.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON, one line for each step.")
 def archive_command(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,18 @@ import click
 
 from hms.history.reports.words import table
 
-__all__ = ["CONFIG", "JSON", "MASTER", "PATH", "TIMES", "options", "resolved", "table", "tell"]
+__all__ = [
+    "CONFIG",
+    "JSON",
+    "MASTER",
+    "PATH",
+    "TIMES",
+    "connects",
+    "options",
+    "resolved",
+    "table",
+    "tell",
+]
 
 Resolve = Callable[[Path], tuple[str, Path]]
 """The address of the node and the directory of its store, by the path of its configuration."""
@@ -33,6 +45,27 @@ JSON = click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 MASTER = click.option(
     "--master", help="Spark's master URL; local[2] unless spark-submit says otherwise."
 )
+
+
+def connects(said: str) -> Decorator:
+    """--connect, and --profile in its place; the command has `address`, which may be
+    "profile:NAME"."""
+
+    def add(command: Any) -> Any:
+        @wraps(command)
+        def run(*, address: str | None, profile: str | None, **rest: Any) -> Any:
+            if address and profile:
+                raise click.UsageError("--connect and --profile both say which node: give one")
+            return command(address=f"profile:{profile}" if profile else address, **rest)
+
+        for option in (
+            click.option("--profile", metavar="NAME", help="The same, by a client profile."),
+            click.option("--connect", "address", help=said),
+        ):
+            option(run)
+        return run
+
+    return add
 
 
 def options(*every: Decorator) -> Decorator:

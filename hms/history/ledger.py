@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import hms
 from hms.client.connection import Connection
+from hms.client.profiles.profiled import tool_connection
 from hms.engine.settings import REPLAY_QUEUE
 from hms.errors.catalogue import HistoryError, ReplayConflict, RequestTimeout
 from hms.errors.tree import HmsError
@@ -127,7 +128,9 @@ def open_ledger(address: str, run: str, connect: Connect | None = None) -> Itera
         "client_secret": client_secret(f"replay {run}", 0),
         "reconnect": False,
     }
-    connection = connect(**options) if connect else Connection(address, **options).open()
+    connection = (
+        connect(**options) if connect else tool_connection(Connection, address, **options).open()
+    )
     try:
         yield Ledger(connection, run)
     except BaseException:
@@ -139,7 +142,8 @@ def open_ledger(address: str, run: str, connect: Connect | None = None) -> Itera
 
 def known_runs(address: str) -> list[Entry]:
     """The runs that a node knows, in order of their names."""
-    with hms.connect(address, client_name="hms history runs") as connection:
+    made = tool_connection(Connection, address, client_name="hms history runs")
+    with made.open() as connection:
         session = connection.session()
         with session.browser(hms.Queue(REPLAY_QUEUE)) as browser:
             return sorted((Entry.of(message) for message in browser), key=lambda entry: entry.run)

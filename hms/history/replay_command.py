@@ -18,6 +18,7 @@ from hms.history.command_options import (
     MASTER,
     PATH,
     TIMES,
+    connects,
     options,
     resolved,
     table,
@@ -29,7 +30,7 @@ from hms.history.replay import ReplayReport, replay
 __all__ = ["replay_command", "runs_command"]
 
 _FILES = "their content was in files, which the history does not have"
-_CONNECT = click.option("--connect", "address", help="Address of the node that takes the messages.")
+_CONNECT = connects("Address of the node that takes the messages.")
 
 
 @click.command("replay")

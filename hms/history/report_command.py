@@ -17,6 +17,7 @@ from hms.history.command_options import (
     MASTER,
     PATH,
     TIMES,
+    connects,
     options,
     resolved,
     table,
@@ -35,7 +36,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("report")
 @click.argument("name", type=click.Choice(list(REPORTS)))
 @options(CONFIG, PATH, *TIMES, MASTER, JSON)
-@click.option("--connect", "address", help="Of audit: the node that must have what waits.")
+@connects("Of audit: the node that must have what waits.")
 @click.option("--destination", default="", help="queue:NAME, topic:NAME, NAME or *; a comma list.")
 @click.option("--html", type=_FILE, help="Write a page with curves to this file.")
 @click.option("--csv", "csv_file", type=_FILE, help="Write the table to this file.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hms.history.command_options import CONFIG, JSON, MASTER, PATH, options, resolved
+from hms.history.command_options import CONFIG, JSON, MASTER, PATH, connects, options, resolved
 from hms.history.minutes import Alert, Minute
 from hms.history.reports.table import time_of
 from hms.history.watch import LATE_S, watch
@@ -26,7 +26,7 @@ __all__ = ["watch_command"]
 )
 @click.option("--when", "rules", multiple=True, help='Such as "queue:orders dead_lettered >= 1".')
 @click.option("--alert", default="", help="Where alerts go: topic:NAME or queue:NAME.")
-@click.option("--connect", "address", help="The node that takes alerts.")
+@connects("The node that takes alerts.")
 @click.option("--interval", "interval_s", type=click.FloatRange(min=0.1), default=10.0)
 @click.option("--late", "late_s", type=click.IntRange(0), default=LATE_S, show_default=True)
 @click.option("--once", "is_once", is_flag=True, help="Up to now, and end.")

@@ -22,7 +22,7 @@ __all__ = ["CLIENT_OPERATIONS", "CLOSING", "ClientOperations"]
 POLICY_OPERATIONS = (
     *("user.list", "user.show", "user.enable", "user.disable", "user.logout"),
     *("role.list", "role.show", "permission.grant", "permission.revoke", "permission.matrix"),
-    *("security.diff", "audit.head"),
+    *("security.diff", "audit.head", "login.show"),
 )
 CLIENT_OPERATIONS = (
     *("client.list", "client.show", "client.close", "client.ban", "client.unban", "client.bans"),

@@ -234,6 +234,7 @@ _OPERATIONS = (
     _operation("security.show", ops.Nothing, _A.SECURE, "user:*", _R.READ),
     _operation("security.reload", ops.Nothing, _A.SECURE, "user:*", _R.SAME),
     _operation("security.diff", ops.Nothing, _A.SECURE, "user:*", _R.READ),
+    _operation("login.show", ops.Nothing, _A.OWN, "", _R.READ),
     _operation("user.list", ops.ListNames, _A.SECURE, "user:*", _R.READ),
     _operation("user.show", ops.NameOne, _A.SECURE, "user:{name}", _R.READ),
     _operation("user.enable", ops.NameOne, _A.SECURE, "user:{name}", _R.ONCE),

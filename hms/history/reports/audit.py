@@ -135,9 +135,11 @@ def _compared(asked: Asked, waiting: dict[str, int]) -> tuple[dict[str, int], li
 
 
 def _held(address: str) -> dict[str, int]:
-    import hms  # noqa: PLC0415 - loads the client
+    from hms.client.connection import Connection  # noqa: PLC0415 - loads the client
+    from hms.client.profiles.profiled import tool_connection  # noqa: PLC0415 - the same
 
-    with hms.connect(address, client_name="hms history report") as connection:
+    made = tool_connection(Connection, address, client_name="hms history report")
+    with made.open() as connection:
         queues = connection.administer("queue.list")
         subscriptions = connection.administer("subscription.list")
     found = {f"queue:{one['name']}": _count(one) for one in queues}

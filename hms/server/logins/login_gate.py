@@ -42,7 +42,7 @@ from hms.server.logins.login_workers import LoginWorkers
 from hms.server.logins.outside_logins import Found, OutsideLogins
 from hms.server.logins.passwords import hash_password, is_weaker, verify
 from hms.server.logins.policy_keeper import NO_KEEPER, PolicyKeeper
-from hms.server.logins.policy_pages import PolicyPages
+from hms.server.logins.policy_pages import PolicyPages, shown_login
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.node_operations import Ended, Later
 from hms.server.rare_lines import RareLines
@@ -385,6 +385,8 @@ class LoginGate:
         if verb == "audit.head":
             last, head = self._auditing.head()
             return {"number": last, "hash": head}
+        if verb == "login.show":
+            return shown_login(self._authorization.logins[number])
         document = self.identities.document
         if self._pages.document is not document:
             self._pages = PolicyPages(document, self.identities.policy)

@@ -11,10 +11,11 @@ from hms.engine.security.actions import KINDS, KINDS_OF
 from hms.engine.security.permissions import nearest
 from hms.errors.catalogue import InvalidArgument
 from hms.server.logins.document_changes import user_of
+from hms.server.logins.identities import Login
 from hms.server.logins.security_document import SecurityDocument, UserEntry, limits_of
 from hms.wire.operations import ListNames
 
-__all__ = ["PERMISSIONS_SHOWN", "PolicyPages", "asked_of", "facts_of", "kept_out"]
+__all__ = ["PERMISSIONS_SHOWN", "PolicyPages", "asked_of", "facts_of", "kept_out", "shown_login"]
 
 PERMISSIONS_SHOWN = 500
 NAMES_SHOWN = 50
@@ -168,6 +169,20 @@ def asked_of(resources: Sequence[str]) -> Iterator[Permission]:
                     yield read_permission(f"{action} {text}")
                 except Unacceptable as fault:
                     raise InvalidArgument(what="resource", detail=str(fault)) from fault
+
+
+def shown_login(login: Login) -> Row:
+    """What a connection is told of itself: who it is, by which proof, and what it may do."""
+    may = login.rights.describe()
+    ends = datetime.fromtimestamp(login.expires_ms / 1000, UTC) if login.expires_ms else None
+    return {
+        "user": login.user,
+        "by": login.authenticator or login.mechanism,
+        "roles": sorted(login.roles),
+        "ends": ends.isoformat(timespec="seconds") if ends else None,
+        "permissions": may[:PERMISSIONS_SHOWN],
+        "permission_count": len(may),
+    }
 
 
 def _page(names: Sequence[str], asked: ListNames) -> tuple[list[str], bool, int]:

@@ -14,6 +14,7 @@ import hms
 from hms.boot.cli import main
 from hms.boot.conf_editing import set_node_keys
 from hms.boot.security_file import load_security, save_security
+from hms.client.profiles.client_file import read_file
 from hms.server.links.keys import make_key_file, read_key_file
 from hms.server.logins.security_document import SecurityDocument, UserEntry
 from hms.testing.ports import free_port
@@ -131,12 +132,20 @@ def test_one_command_opens_a_secured_node_to_other_machines(run, tmp_path):
     told = run(*listen)
     after = files(tmp_path)
     assert set(after) - set(before) == {
-        "security.toml", "hms.conf.bak", "NODE1.server.key", "root.key",
+        "security.toml", "hms.conf.bak", "NODE1.server.key", "root.key", "root.toml",
     }  # fmt: skip
     again = run(*listen, is_json=True)
     assert files(tmp_path) == after
-    assert all(step in told for step in ("1. hms boot", "2. copy root.key", "3. for each"))
-    assert again["server_key"] in told
+    steps = ("1. hms boot", "2. copy root.toml", "hms profile check root.toml", "3. for each")
+    assert all(step in told for step in steps)
+    profile = Path(again["profile"])
+    assert str(profile) in told
+    assert profile.stat().st_mode & 0o777 == 0o600
+    assert read_file(profile).profiles["root"] == {
+        "addresses": (address,),
+        "server_keys": (again["server_key"],),
+        "key_file": again["key_file"],
+    }
 
 
 OTHER_MACHINE = """
@@ -144,7 +153,7 @@ import json, sys, time, hms
 
 def outcome(case):
     try:
-        with hms.connect(sys.argv[1], reconnect=False, **case) as connection:
+        with hms.connect(reconnect=False, **case) as connection:
             with connection.session() as session:
                 session.producer(hms.Queue("orders")).send(b"from far away")
                 return session.consumer(hms.Queue("orders")).receive(timeout_s=60).body.decode()
@@ -152,46 +161,83 @@ def outcome(case):
         return type(error).__name__
 
 found = []
-for case in json.loads(sys.argv[2]):
+for case in json.loads(sys.argv[1]):
     began = time.monotonic()
     found.append((outcome(case), round(time.monotonic() - began, 2)))
 print(json.dumps(found))
 """
 
 
+def _carried(folder):
+    """What another machine has: the exported profile with its key, and three that are not good."""
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    (folder / "billing.key").rename(elsewhere / "billing.key")
+    good = (folder / "billing.toml").read_text()
+    make_key_file(elsewhere / "unknown.key")
+    (elsewhere / "secret").write_text("wrong\n")
+    (elsewhere / "secret").chmod(0o600)
+    (shown,) = read_file(folder / "billing.toml").profiles["billing"]["server_keys"]
+    other = read_key_file(elsewhere / "unknown.key").public.decode()
+    blocks = [
+        good,
+        _named("unknown", good).replace('"billing.key"', '"unknown.key"'),
+        _named("wrong", good) + 'user = "billing"\npassword = "file:secret"\n',
+        _named("other", good).replace(json.dumps(shown), json.dumps(other)),
+    ]
+    (elsewhere / "hms-client.toml").write_text("\n".join(blocks))
+    return elsewhere
+
+
+def _named(name, text):
+    return text.replace("[profile.billing]", f"[profile.{name}]")
+
+
 def test_a_machine_elsewhere_works_with_what_was_exported_and_with_nothing_else(
     run, tmp_path, record_property
 ):
     """Must show 1: node and client in network namespaces of their own, joined by veth pairs. Init,
-    secure, boot; then the exported keys, none, another client key, a wrong password, and another
-    server key."""
+    secure, boot; then the exported profile, none, and the same one with another client key, with a
+    wrong password, and with another server key. The client has what was carried there alone."""
     with closing(make_lab(2)) as lab:
         run("config", "init")
         address = f"tcp://{lab.address(1)}:7700"
-        said = run("config", "secure", "--user", "root", "--listen", address, is_json=True)
+        run("config", "secure", "--user", "root", "--listen", address)
+        run("role", "create", "billing")
+        for permission in ("connect listener:*", "produce queue:orders", "consume queue:orders"):
+            run("permission", "grant", "billing", permission)
+        run("user", "add", "billing", "--role", "billing")
+        run("profile", "export", "billing", "--user", "billing", "--new-key")
+        elsewhere = _carried(tmp_path)
         held = load_security(tmp_path / "security.toml")
-        users = held.user | {"billing": UserEntry(password=cheap_hash(), roles=("monitor",))}
-        save_security(tmp_path / "security.toml", replace(held, user=users))
-        make_key_file(tmp_path / "unknown.key")
-        keys, own = {"server_keys": [said["server_key"]]}, {"key_file": said["key_file"]}
-        wrong = {"user": "billing", "password": "wrong"}
-        other = read_key_file(tmp_path / "unknown.key").public.decode()
-        cases = [
-            keys | own,
-            {},
-            keys | {"key_file": str(tmp_path / "unknown.key")},
-            keys | own | wrong,
-            {"server_keys": [other]} | own,
-        ]
+        known = replace(held.user["billing"], password=cheap_hash())
+        save_security(
+            tmp_path / "security.toml", replace(held, user=held.user | {"billing": known})
+        )
+        names = ("billing", "unknown", "wrong", "other")
+        cases = [{"profile": names[0]}, {"address": address}]
+        cases += [{"profile": name} for name in names[1:]]
         boot = [sys.executable, "-m", "hms.boot", "boot", "--timeout", "200"]
         subprocess.run([*lab.prefix(1), *boot], check=True, capture_output=True, timeout=250)
         try:
-            client = [sys.executable, "-c", OTHER_MACHINE, address, json.dumps(cases)]
-            done = subprocess.run(
-                [*lab.prefix(2), *client], check=True, capture_output=True, timeout=250
-            )
+            client = [sys.executable, "-c", OTHER_MACHINE, json.dumps(cases)]
+            there = {"cwd": elsewhere, "capture_output": True, "timeout": 250}
+            done = subprocess.run([*lab.prefix(2), *client], check=True, **there)
+            checking = [*lab.prefix(2), sys.executable, "-m", "hms.boot", "profile", "check"]
+            checks = [
+                subprocess.run(
+                    [*checking, "hms-client.toml", "--profile", name],
+                    check=False,
+                    text=True,
+                    **there,
+                )
+                for name in ("billing", "unknown")
+            ]
         finally:
             run("down")
+    assert [one.returncode for one in checks] == [0, 1]
+    assert "may produce queue:orders" in checks[0].stdout
+    assert "HMS-1031" in checks[1].stderr
     found, times_s = zip(*json.loads(done.stdout), strict=True)
     record_property("figures", {"must show": 1, "seconds": times_s})
     assert list(found) == [
@@ -292,7 +338,8 @@ def test_a_node_that_is_secured_gets_what_a_listener_lacks(run, secured, tmp_pat
     key = read_key_file(Path(said["key_file"])).public.decode()
     assert load_security(secured).user[me()].keys == (key,)
     assert set(files(tmp_path)) == {
-        *before, "hms.conf.bak", "NODE1.server.key", f"{me()}.key", "security.toml.lock",
+        *before, "hms.conf.bak", "NODE1.server.key", f"{me()}.key", f"{me()}.toml",
+        "security.toml.lock",
     }  # fmt: skip
     assert said["server_key"] in run("keys", "list")
     run("config", "check")

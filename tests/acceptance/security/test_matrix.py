@@ -141,6 +141,7 @@ FREE = {
     "HELLO", "AUTH", "HEARTBEAT", "GOODBYE", "SEND", "SETTLE", "TALK", "RESULT", "OpenSession",
     "CloseSession", "CloseProducer", "RequestRetained", "Poll", "CloseConsumer", "Commit",
     "Rollback", "Recover", "Unadvertise", "ReadFile", "destination.lookup.show", "AskOutcome",
+    "login.show",
 }  # fmt: skip
 ARGUMENTS = {
     "subscription.create": {"name": "daily", "topic": "news", "queue": "orders"},
