@@ -267,7 +267,7 @@ def _met(connection: Connection) -> dict[str, Any]:
 def _report(said: dict[str, Any]) -> Iterator[str]:
     yield f"profile {said['profile']} is good: {said['node']} answers at {said['address']}"
     if not said["is_secured"]:
-        yield "the node is open: whoever reaches it may do everything"
+        yield "the node is open: every client that reaches it may do everything"
         return
     by = f", by {said['by']}" if "by" in said else ""
     yield f"user {said['user']}{by}, roles {', '.join(said['roles']) or 'none'}"

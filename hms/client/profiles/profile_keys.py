@@ -211,7 +211,7 @@ KEYS: tuple[ProfileKey, ...] = (
         _SECONDS,
         _seconds(),
         0,
-        "For how long it is tried; 0: for ever.",
+        "For how long it is tried; 0: forever.",
     ),
     ProfileKey(
         "request_timeout_s",
@@ -299,7 +299,7 @@ ABSENT: Mapping[str, str] = {
     "client_id_shared": "a client id is of one connection at a time",
     "xa": "a program opens an XA session itself: session(xa=True)",
     "max_pending": "prefetch and prefetch_bytes limit what a consumer has",
-    "resume_factor": "the node sends more when half of the prefetch is received",
+    "resume_factor": "when the node sends more cannot be set",
     "multicast": "topics are not multicast",
     "lpq": "there is no local queue for times when the node is away",
     "pooled": "there are no pools of connections",

@@ -172,7 +172,7 @@ def asked_of(resources: Sequence[str]) -> Iterator[Permission]:
 
 
 def shown_login(login: Login) -> Row:
-    """What a connection is told of itself: who it is, by which proof, and what it may do."""
+    """What a connection may know of itself: its user, by which proof, and what that may do."""
     may = login.rights.describe()
     ends = datetime.fromtimestamp(login.expires_ms / 1000, UTC) if login.expires_ms else None
     return {
