@@ -306,7 +306,7 @@ ABSENT: Mapping[str, str] = {
     "group": "permissions follow from the user that logs in",
     "permissions": "permissions follow from the user that logs in",
     "default_redelivery_limit": "the destination has its limit in hms.conf",
-    "file_block_bytes": "the size of a file message's blocks is fixed",
+    "file_block_bytes": "a program says it itself: Message.file(path, block_bytes=…)",
     "work_dir": "the client keeps no files",
 }
 """What other systems have in such a file, and what is there instead."""
