@@ -9,7 +9,7 @@ import zmq
 
 from hms.errors.catalogue import InvalidArgument, KeyFileError
 
-__all__ = ["ClientKeys", "client_keys"]
+__all__ = ["ClientKeys", "check_server_keys", "client_keys"]
 
 KEY_CHARACTERS = 40
 SERVER_KEYS_MAX = 64
@@ -24,14 +24,21 @@ class ClientKeys:
     secret: bytes = field(repr=False)
 
 
-def client_keys(server_keys: Sequence[str], key_file: str) -> ClientKeys | None:
-    """What was given, checked; without a file a pair is drawn. None: not encrypted."""
+def check_server_keys(server_keys: Sequence[str]) -> None:
+    """InvalidArgument for what are no public keys."""
     if isinstance(server_keys, str) or not isinstance(server_keys, list | tuple):
         raise InvalidArgument(what="server_keys", detail="it is no list of keys")
     for key in server_keys:
         if not isinstance(key, str) or len(key) != KEY_CHARACTERS or not key.isascii():
             detail = f"each has {KEY_CHARACTERS} characters, as hms keys create prints them"
             raise InvalidArgument(what="server_keys", detail=detail)
+    if len(server_keys) > SERVER_KEYS_MAX:
+        raise InvalidArgument(what="server_keys", detail=f"at most {SERVER_KEYS_MAX} are tried")
+
+
+def client_keys(server_keys: Sequence[str], key_file: str) -> ClientKeys | None:
+    """What was given, checked; without a file a pair is drawn. None: not encrypted."""
+    check_server_keys(server_keys)
     if not isinstance(key_file, str):
         raise InvalidArgument(what="key_file", detail="it is no path")
     if not server_keys:
@@ -39,8 +46,6 @@ def client_keys(server_keys: Sequence[str], key_file: str) -> ClientKeys | None:
             detail = "the node's own key is missing: give server_keys too"
             raise InvalidArgument(what="key_file", detail=detail)
         return None
-    if len(server_keys) > SERVER_KEYS_MAX:
-        raise InvalidArgument(what="server_keys", detail=f"at most {SERVER_KEYS_MAX} are tried")
     public, secret = _read(key_file) if key_file else zmq.curve_keypair()
     return ClientKeys(tuple(key.encode() for key in server_keys), public, secret)
 

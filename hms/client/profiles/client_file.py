@@ -9,7 +9,7 @@ named by nobody: it may be part of what was unpacked there, so it names no secre
 import os
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def _text_of(path: Path) -> str:
 
     file, opened = open_regular(path, refused)
     with file:
-        for about in (opened, os.lstat(path)):  # who made a link chose the file
+        for about in (opened, _link_of(path, refused)):
             if about.st_uid not in (os.geteuid(), 0):
                 raise refused(
                     f"belongs to another user (uid {about.st_uid}), who could have clients send a "
@@ -89,6 +89,14 @@ def _text_of(path: Path) -> str:
     except UnicodeDecodeError as fault:
         line = data.count(b"\n", 0, fault.start) + 1
         raise ClientConfigError(report=f"{path}:{line}: is not UTF-8 text") from fault
+
+
+def _link_of(path: Path, refused: Callable[[str], ClientConfigError]) -> os.stat_result:
+    """The maker of a link has chosen the file."""
+    try:
+        return os.lstat(path)
+    except OSError as fault:
+        raise refused(f"cannot be read: {fault.strerror}") from fault
 
 
 class _Checked:
@@ -175,7 +183,8 @@ class _Checked:
 
 
 def _title(place: _Place) -> str:
-    return f"[{'.'.join(place)}]"
+    words = [word if word.isprintable() else shown(word) for word in place]
+    return f"[{'.'.join(words)}]"
 
 
 def _unknown(place: _Place, name: str, value: Any) -> str:

@@ -19,7 +19,7 @@ from hms.client.core.arguments import (
     check_word,
     shown,
 )
-from hms.client.core.client_keys import client_keys
+from hms.client.core.client_keys import check_server_keys
 from hms.client.core.requests import checked_addresses
 from hms.client.profiles.secret_references import checked_reference
 from hms.client.send_options import PRIORITY_MAX
@@ -77,7 +77,7 @@ def _addresses(what: str, value: Any) -> Any:
 def _server_keys(what: str, value: Any) -> Any:
     if not isinstance(value, list) or not value:
         raise InvalidArgument(what=what, detail="it is no list of keys")
-    client_keys(value, "")
+    check_server_keys(value)
     return tuple(value)
 
 

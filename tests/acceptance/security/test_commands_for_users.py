@@ -57,11 +57,18 @@ def test_five_commands_from_open_to_secured_and_back(run, tmp_path):
     assert "would be secured" in run("config", "secure", "--dry-run")
     assert (tmp_path / "hms.conf").read_text() == before
     said = run("config", "secure", is_json=True)
+    kept = (tmp_path / "hms-client.toml").read_bytes()
     assert "is secured by" in run("config", "secure")
+    assert (tmp_path / "hms-client.toml").read_bytes() == kept
+    assert said["profile"] == str(tmp_path / "hms-client.toml")
     assert (tmp_path / "hms.conf.bak").read_text() == before
     run("boot", "--timeout", "200")
     try:
         assert "secured: 1 user," in run("status")
+        met = run("profile", "check", "hms-client.toml", is_json=True)
+        assert (met["profile"], met["user"], met["by"]) == (said["user"], said["user"], "PEER")
+        assert any(one.startswith("view node:*") for one in met["permissions"])
+        assert "orders" in run("queue", "list", "--profile", said["user"])
         run("role", "create", "billing")
         run("permission", "grant", "billing", "connect listener:*")
         run("permission", "grant", "billing", "produce queue:orders")
@@ -77,9 +84,19 @@ def test_five_commands_from_open_to_secured_and_back(run, tmp_path):
     text = config.read_text().replace(f'"{address}"', f'"{address}", "clients"')
     listener = '[listener.clients]\naddress = "tcp://127.0.0.1:1"\nserver_key_file = "k"\n'
     config.write_text(text + listener)
-    run("config", "open", "--yes")
+    assert "so are client profiles" in run("config", "open", "--yes")
     assert '"clients"' not in config.read_text()
     assert 'security = "' not in (tmp_path / "hms.conf").read_text().replace('# security = "', "")
+
+
+def test_a_client_file_that_is_there_is_kept(run, tmp_path):
+    """It may be of another node; then the profile is exported where the operator says."""
+    run("config", "init")
+    (tmp_path / "hms-client.toml").write_text("[profile.mine]\n")
+    told = run("config", "secure", "--user", "root")
+    assert "hms-client.toml is kept as it is" in told
+    assert "hms profile export root --user root" in told
+    assert (tmp_path / "hms-client.toml").read_text() == "[profile.mine]\n"
 
 
 def files(folder):

@@ -222,7 +222,16 @@ def test_every_fault_is_told_at_once_with_its_line(place):
 
 @pytest.mark.parametrize(
     "text",
-    ["[defaults", "defaults = 1", "profile = 2", "[profile]\nx = 1", '[profile.""]', "a = [" * 999],
+    [
+        "[defaults",
+        '[profile."a\\u001b"]',
+        "a = " + "[" * 99_999,
+        "defaults = 1",
+        "profile = 2",
+        "[profile]\nx = 1",
+        '[profile.""]',
+        "a = [" * 999,
+    ],
 )
 def test_a_file_that_is_no_such_file_is_refused(place, text):
     """Never an error of Python's own."""
