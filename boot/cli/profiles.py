@@ -19,6 +19,8 @@ from hms.boot.client_profiles import (
 from hms.boot.entries import Listener
 from hms.boot.security_file import change_security
 from hms.client.connection import Connection
+from hms.client.core.client_keys import check_server_keys
+from hms.client.core.requests import checked_addresses
 from hms.client.profiles.client_file import ClientFile, read_file
 from hms.client.profiles.file_places import HOME_FILE, VARIABLE, WORKING_FILE, find_file
 from hms.client.profiles.secret_references import checked_reference
@@ -53,11 +55,11 @@ def profile() -> None:
 
 
 class _Login(NamedTuple):
-    """What a profile proves its user by. key_file: as the profile says it; public: of a new one."""
+    """What a profile proves its user by: a key file as the profile names it, and references."""
 
     key_file: str
     password: str
-    is_new: bool
+    token: str
 
 
 @profile.command()
@@ -73,9 +75,13 @@ class _Login(NamedTuple):
     metavar="REFERENCE",
     help="Where the password is there: file:PATH, env:NAME or cred:NAME.",
 )
+@click.option("--token", metavar="REFERENCE", help="Where a token is there, instead of a password.")
 @click.option("--listener", "chosen", help="The [listener.NAME] that it uses; ipc: this machine.")
 @click.option(
     "--address", "places", multiple=True, metavar="tcp://HOST:PORT", help="Where that is found."
+)
+@click.option(
+    "--server-key", "more", multiple=True, metavar="KEY", help="Of another node behind --address."
 )
 @click.option("--output", type=click.Path(path_type=Path), help="A new file.  [default: NAME.toml]")
 def export(
@@ -85,8 +91,10 @@ def export(
     new_key: bool,
     own_key: str | None,
     password: str | None,
+    token: str | None,
     chosen: str | None,
     places: tuple[str, ...],
+    more: tuple[str, ...],
     output: Path | None,
 ) -> None:
     """Write [profile.NAME] for a client of USER on another machine.
@@ -96,6 +104,8 @@ def export(
     """
     if new_key and own_key:
         raise click.UsageError("--new-key makes a key pair, --key-file names one: give one")
+    if password and token:
+        raise click.UsageError("--password and --token both prove the user: give one of them")
     path_of(target)
     if new_key:
         check_master(target)
@@ -103,16 +113,17 @@ def export(
     output = _output(name, output)
     key_path = output.with_suffix(".key")
     listener = _listener(target, chosen)
-    login = _login(entry, password, key_path.name if new_key else own_key or "", is_new=new_key)
-    values = _place(target, listener, places) | _proofs(user, login)
+    login = _login(entry, password, token, key_path.name if new_key else own_key or "")
+    values = _place(target, listener, places, more) | _proofs(user, login)
     _check_lets_in(listener, login, entry, name)
     text = profile_text(name, values, _said(user, login))
     _write(target, user, output, key_path if new_key else None, text)
     told = [f"{output}: profile {name} of {user}, at {', '.join(values['addresses'])}"]
     if new_key:
         told.append(f"{key_path}: its key pair; copy both to the client's machine")
-    if login.password:
-        told.append(f"the password belongs there: {login.password}")
+    if login.password or login.token:
+        what = "password" if login.password else "token"
+        told.append(f"the {what} belongs there: {login.password or login.token}")
     told.append(f"then, on that machine: hms profile check {output.name}")
     said = {"profile": name, "user": user, "file": str(output), **values}
     target.say("\n".join(told), said | ({"key_path": str(key_path)} if new_key else {}))
@@ -142,29 +153,38 @@ def _listener(target: Target, chosen: str | None) -> Listener | None:
     return known[chosen] if chosen else next(iter(known.values()))
 
 
-def _place(target: Target, listener: Listener | None, places: tuple[str, ...]) -> dict[str, Any]:
+def _place(
+    target: Target, listener: Listener | None, places: tuple[str, ...], more: tuple[str, ...]
+) -> dict[str, Any]:
     if listener is not None:
-        where = list(places) or addresses_of(listener.address)
-        return {"addresses": where, "server_keys": server_keys_of(listener)}
+        where = checked_addresses(places or addresses_of(listener.address))
+        shown = list(dict.fromkeys([*server_keys_of(listener), *more]))
+        check_server_keys(shown)
+        return {"addresses": where, "server_keys": shown}
+    if more:
+        raise click.UsageError("--server-key: a local socket shows no key")
     node = target.config().node(target.node_name)
     local = [one for one in node.listen if one.startswith("ipc://")]
     if not (places or local):
         detail = f"{node.name} listens at no local socket; name a listener"
         raise InvalidArgument(what="--listener", detail=detail)
-    return {"addresses": list(places) or local[:1]}
+    return {"addresses": checked_addresses(places or local[:1])}
 
 
-def _login(entry: UserEntry, password: str | None, key_file: str, *, is_new: bool) -> _Login:
+def _login(entry: UserEntry, password: str | None, token: str | None, key_file: str) -> _Login:
     """A user with a password that has no key, or needs both, gets a place for it."""
+    if token is not None:
+        return _Login(key_file, "", checked_reference("--token", token))
     if password is not None:
-        checked_reference("--password", password)
-        return _Login(key_file, password, is_new)
+        return _Login(key_file, checked_reference("--password", password), "")
     needs = bool(entry.password) and (not key_file or entry.two_factors)
-    return _Login(key_file, "file:password" if needs else "", is_new)
+    return _Login(key_file, "file:password" if needs else "", "")
 
 
 def _proofs(user: str, login: _Login) -> dict[str, Any]:
     found: dict[str, Any] = {"key_file": login.key_file} if login.key_file else {}
+    if login.token:
+        return found | {"token": login.token}
     return found | ({"user": user, "password": login.password} if login.password else {})
 
 
@@ -178,8 +198,10 @@ def _check_lets_in(listener: Listener | None, login: _Login, entry: UserEntry, n
     if listener is None and login.key_file:
         detail = "a local socket takes no keys: leave it out, or name a listener"
         raise InvalidArgument(what="--new-key or --key-file", detail=detail)
-    if not (login.password or login.key_file or (listener is None and entry.os_users)):
-        detail = "the user has no password: give --new-key, --password or --key-file"
+    if not (
+        login.password or login.token or login.key_file or (listener is None and entry.os_users)
+    ):
+        detail = "the user has no password: give --new-key, --key-file, --password or --token"
         raise InvalidArgument(what=f"profile {name}", detail=detail)
 
 
@@ -187,8 +209,9 @@ def _said(user: str, login: _Login) -> list[str]:
     said = [f"Of user {user}: as {WORKING_FILE} in the client's folder, or named by {VARIABLE}."]
     if login.key_file:
         said.append(f"{login.key_file} belongs beside it, mode 0600.")
-    if login.password.startswith("file:"):
-        said.append(f"The password goes into {login.password.removeprefix('file:')}, mode 0600.")
+    for what, where in (("password", login.password), ("token", login.token)):
+        if where.startswith("file:"):
+            said.append(f"The {what} goes into {where.removeprefix('file:')}, mode 0600.")
     return said
 
 

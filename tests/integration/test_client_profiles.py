@@ -4,9 +4,11 @@ import asyncio
 import os
 
 import pytest
+from click.testing import CliRunner
 
 import hms
 import tpmon
+from hms.boot.cli import main
 from hms.errors.catalogue import IllegalState
 
 CONFIG = {"hms": {"queue": {"profiled": {}}}}
@@ -112,3 +114,20 @@ def test_tpstart_goes_where_the_profile_leads(profile, running, monkeypatch):
     os.environ.pop("HMS_PROFILE")
     with hms.connect(profile="p") as connection:
         assert connection.is_connected
+
+
+def test_a_check_at_an_open_node_says_that_it_is_open(profile):
+    """Nobody asked who that was, so nothing is granted and nothing refused."""
+    done = CliRunner().invoke(main, ["profile", "check", str(profile)])
+    assert done.exit_code == 0, done.output
+    assert "the node is open" in done.output
+    profile.write_text(profile.read_text() + 'user = "u"\npassword = "env:HMS_NO_SUCH"\n')
+    done = CliRunner().invoke(main, ["profile", "check", str(profile)])
+    assert done.exit_code == 1
+    assert "the variable HMS_NO_SUCH is not set" in done.output
+    os.environ["HMS_NO_SUCH"] = "x"
+    try:
+        done = CliRunner().invoke(main, ["profile", "check", str(profile)])
+    finally:
+        del os.environ["HMS_NO_SUCH"]
+    assert "HMS-1036" in done.output

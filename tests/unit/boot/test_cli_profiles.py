@@ -97,6 +97,10 @@ def test_a_password_is_named_and_never_written(run, node, tmp_path):
     known = held(tmp_path / "b.toml", "b")
     assert known["password"] == "env:HMS_B"
     assert known["key_file"]
+    run("profile", "export", "t", "--user", "clerk", "--token", "file:token")
+    known = held(tmp_path / "t.toml", "t")
+    assert known["token"] == "file:token"
+    assert "password" not in known
     said = run("profile", "export", "x", "--user", "clerk", "--password", "hunter2", code=1)
     assert "a secret does not stand here" in said
     assert "hunter2" not in said
@@ -112,6 +116,8 @@ def test_a_password_is_named_and_never_written(run, node, tmp_path):
         (["app", "--user", "keyed", "--new-key", "--listener", "other"], "clients, ipc"),
         (["app", "--user", "keyed", "--new-key", "--listener", "ipc"], "takes no keys"),
         (["app", "--user", "keyed", "--listener", "ipc"], "has no password"),
+        (["app", "--user", "keyed", "--new-key", "--address", "a:1"], "tcp://HOST:PORT"),
+        (["app", "--user", "keyed", "--new-key", "--server-key", "k"], "40 characters"),
         (["jms/App", "--user", "keyed", "--new-key"], "give --output"),
         (["app", "--user", "keyed", "--new-key", "--connect", "tcp://a:1"], "--config"),
     ],
@@ -147,8 +153,11 @@ def test_of_several_listeners_one_is_named(run, node, tmp_path):
     run(
         *("profile", "export", "jms/App", "--user", "clerk", "--listener", "any"),
         *("--address", "tcp://a:1", "--address", "tcp://b:1", "--output", "app.toml"),
+        *("--server-key", "k" * 40),
     )
-    assert held(tmp_path / "app.toml", "jms/App")["addresses"] == ("tcp://a:1", "tcp://b:1")
+    known = held(tmp_path / "app.toml", "jms/App")
+    assert known["addresses"] == ("tcp://a:1", "tcp://b:1")
+    assert known["server_keys"][1:] == ("k" * 40,)
 
 
 def test_a_local_profile_has_the_socket(run, node, tmp_path):
