@@ -73,6 +73,8 @@ class Instance:
                 # A terminal's Ctrl-C is for the node, which then ends it and what it forked.
                 start_new_session=True,
             )
+            assert process.stdin is not None
+            os.set_blocking(process.stdin.fileno(), False)
             self.pidfd = os.pidfd_open(process.pid)
         except OSError as fault:  # without a pidfd, the closing of its pipe ends the process
             self.settle()
@@ -82,6 +84,13 @@ class Instance:
             os.close(writer)
         self.process = process
         log.info("server %s runs as process %d", self.server.name, process.pid)
+
+    def tell_log(self, file: str) -> None:
+        """Have its process write to a new file of that name; one that hears nothing is told again
+        with the next file, so a full pipe is nothing to wait for."""
+        if self.process is not None and self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(self.process.stdin.fileno(), os.fsencode(f"{file}\n"))
 
     def settle(self) -> None:
         """It serves now, or has ended."""

@@ -23,6 +23,7 @@ from hms.boot.entries import LETTERS, LetterHandler
 from hms.boot.hardening import keep_memory_private
 from hms.boot.secrets_of import password_of
 from hms.client.core.log_lines import start_log
+from hms.client.core.log_output import await_end_of_node
 from hms.client.letter_rules.rules_handler import Done, RulesHandler
 from hms.client.letter_rules.rules_table import Table, read_table
 from hms.engine.selector.selector_fields import checked_selector
@@ -147,8 +148,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def _await_eof(stop: threading.Event) -> None:
     """The node is gone, however that came: its next life starts another process."""
-    while os.read(0, 4096):
-        pass
+    await_end_of_node(0)
     stop.set()
 
 

@@ -5,15 +5,29 @@ import json
 import os
 import re
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
-__all__ = ["LEVELS", "Chosen", "Entry", "entries_of", "files_of", "follow"]
+from hms.boot.rotated_files import number_of
+
+__all__ = [
+    "LEVELS",
+    "Chosen",
+    "Entry",
+    "begun_ms",
+    "entries_of",
+    "files_of",
+    "follow",
+    "written_since",
+]
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOOK_S = 0.25
+_HEAD_BYTES = 1 << 16
+_ON_ITS_WAY_MS = 60_000
 _TEXT = re.compile(
     r"(?:(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) )?"
     rf"(?P<level>{'|'.join(LEVELS)}) (?P<event>[^:]+): (?P<text>.*)"
@@ -70,24 +84,69 @@ def _names(entry: Entry, request: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(request)}(?![\w-])", entry.text) is not None
 
 
+def _raised(_file: Path, fault: Exception) -> None:
+    raise fault
+
+
 def files_of(log_file: Path) -> list[Path]:
     """The log and what was rotated beside it, such as NODE1.log.1 and NODE1.log-20260501.gz, in the
     order in which they were written."""
     names = f"{re.escape(log_file.name)}[.-].*"
-    found = [path for path in log_file.parent.glob("*") if re.fullmatch(names, path.name)]
-    rotated = [path for path in found if path.is_file()]
-    rotated.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+    found = {path.name: path for path in log_file.parent.glob("*") if path.is_file()}
+    rotated = [
+        path
+        for name, path in found.items()
+        if re.fullmatch(names, name)
+        and not (path.suffix == ".gz" and path.stem in found)  # it is being made from that one
+    ]
+    rotated.sort(key=lambda path: (_mtime_ns(path), path.name))
+    numbered = iter(sorted((number, path) for path in rotated if (number := number_of(path))))
+    rotated = [next(numbered)[1] if number_of(path) else path for path in rotated]
     return [*rotated, *([log_file] if log_file.exists() else [])]
 
 
-def entries_of(files: Iterable[Path]) -> Iterator[Entry]:
-    """In their order. A file that goes meanwhile is left out; OSError."""
+def _mtime_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def begun_ms(log_file: Path) -> int:
+    """When the first line was written that says it; 0: none says it."""
+    with log_file.open("rb") as lines:
+        head = lines.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
+    return next((entry.at_ms for entry in map(_parsed, head) if entry and entry.at_ms), 0)
+
+
+def entries_of(
+    files: Iterable[Path], on_damage: Callable[[Path, Exception], object] = _raised
+) -> Iterator[Entry]:
+    """In their order. A file that goes meanwhile is left out, or read as it was compressed; one
+    that cannot be read to its end is told, and the next one follows."""
     for file in files:
         try:
-            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+            with _opened(file) as lines:
                 yield from _joined(line.decode("utf-8", "replace") for line in lines)
         except FileNotFoundError:
             continue
+        except (OSError, EOFError, zlib.error) as fault:
+            on_damage(file, fault)
+
+
+def written_since(files: Iterable[Path], since_ms: int) -> list[Path]:
+    """Those that were written later than that; with a minute for a line on its way to the disk."""
+    begin_ns = (since_ms - _ON_ITS_WAY_MS) * 1_000_000
+    return [file for file in files if _mtime_ns(file) >= begin_ns]
+
+
+def _opened(file: Path) -> BinaryIO:
+    if file.suffix != ".gz":
+        try:
+            return file.open("rb")
+        except FileNotFoundError:
+            file = file.with_name(f"{file.name}.gz")
+    return cast("BinaryIO", gzip.open(file))
 
 
 def follow(log_file: Path, pause: Callable[[float], object] = time.sleep) -> Iterator[Entry]:
@@ -109,7 +168,7 @@ def _followed(
     log_file: Path, lines: BinaryIO, last: Entry, pause: Callable[[float], object]
 ) -> Iterator[Entry]:
     """Until another file is there under that name."""
-    rest, number = b"", os.fstat(lines.fileno()).st_ino
+    rest, number, is_last = b"", os.fstat(lines.fileno()).st_ino, False
     while True:
         data = lines.read()
         *whole, rest = (rest + data).split(b"\n")
@@ -118,9 +177,11 @@ def _followed(
             last = entry
         if data:
             continue
-        if _is_other(log_file, number, lines.tell()):
+        if is_last:
             return
-        pause(LOOK_S)
+        is_last = _is_other(log_file, number, lines.tell())
+        if not is_last:  # else what was written before it went is read first
+            pause(LOOK_S)
 
 
 def _is_other(log_file: Path, number: int, read: int) -> bool:

@@ -5,7 +5,7 @@
 
 SIGTERM drains: what the node has taken is finished, confirmed and said good-bye to. A second one
 stops at once; nothing confirmed is lost either way. One that stands by, or is not ready yet, ends
-at once. SIGHUP opens the log file anew, so that it can be rotated, and takes log_level from the
+at once. SIGHUP opens the log file anew, after it was moved away, and takes log_level from the
 configuration as it is now. A fault of the store or of the engine stops the node with its reason in
 the log (P7). A replica that leads no more, because it moved or was replaced, begins anew as one
 that follows, in the same process.
@@ -17,7 +17,6 @@ import logging
 import os
 import shutil
 import signal
-import stat
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -41,6 +40,7 @@ from hms.boot.monitoring.state_file import StateFile, state_file_of
 from hms.boot.monitoring.vitals import Vitals
 from hms.boot.monitoring.watch import Watch
 from hms.boot.monitoring.watch_parts import Parts
+from hms.boot.own_log import OwnLog
 from hms.boot.ready import tell_failed, tell_progress, tell_ready, tell_standby
 from hms.boot.recovering import make_engine, recover
 from hms.boot.roles import forget_role, tell_role
@@ -52,6 +52,7 @@ from hms.boot.standby import Taken, take_store
 from hms.boot.switching import Switching
 from hms.boot.withheld_variables import has_secrets, named_by_node
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
+from hms.client.core.log_output import LogOutput
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import (
@@ -97,7 +98,6 @@ DEBUGGER_ALLOWED = (
     "allow_debugger: processes of the node's user may read passwords and messages in its memory, "
     "and a crash may write them to a core file"
 )
-_STANDARD_FDS = (1, 2)
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -112,9 +112,8 @@ class _Ended(BaseException):
 class NodeProcess:
     """One running node."""
 
-    def __init__(self, config: Config, taken: Taken, start: str | None) -> None:
-        self._config = config
-        self._taken = taken
+    def __init__(self, config: Config, taken: Taken, start: str | None, own_log: OwnLog) -> None:
+        self._config, self._taken, self._own_log = config, taken, own_log
         node = self._node = taken.node
         self._start = start
         self._failed = False
@@ -123,7 +122,6 @@ class NodeProcess:
         self.is_replaced = False
         """Another process has the store, or may have it: this one confirms nothing more."""
         self._ready_fd: int | None = None
-        self._log_file = _log_file()
         self._listens: list[str] = []
         self._booted_at = self._disk_free_bytes = self._disk_bytes = 0
         self._store_figures: dict[str, Any] = {}
@@ -202,6 +200,7 @@ class NodeProcess:
             on_ended=self._broker.server_ended,
             secret=self._secret_variables,
         )
+        own_log.tells(self._servers.tell_log)
         self._anchors = self._audit_anchors()
         self._watch = Watch(
             self._broker,
@@ -219,7 +218,6 @@ class NodeProcess:
         self._ready_fd = ready_fd
         if self._taken.beat is not None:
             self._taken.beat.on_fenced = self._on_fault
-        signal.signal(signal.SIGHUP, self._on_hangup)
         self._recover()
         freeze_survivors()  # what was recovered, perhaps millions of messages, comes first
         if self._config.servers_of(self._node):
@@ -495,6 +493,7 @@ class NodeProcess:
             "uptime_s": (compose.clock_ms() - self._booted_at) // 1000,
             "disk_free_bytes": self._disk_free_bytes,
             "deleted_at_boot": self._deleted,
+            "log_lines_dropped": self._own_log.lines_dropped,
             "role": "active",
             **self._replicated(),
         }
@@ -515,6 +514,7 @@ class NodeProcess:
             "disk_free_bytes": self._disk_free_bytes,
             "disk_bytes": self._disk_bytes,
             "store": self._store_figures,
+            "log_lines_dropped": self._own_log.lines_dropped,
             **self._taken.facts(),
         }
 
@@ -657,30 +657,6 @@ class NodeProcess:
             return NodeStopping()
         return compose.not_primary(self._config, self._node, self.moves_to, self._taken.epoch)
 
-    def _on_hangup(self, *_: object) -> None:
-        threading.Thread(target=self._reopen_log, name="hms-hangup", daemon=True).start()
-
-    def _reopen_log(self) -> None:
-        """What was moved away is left alone. A log that goes to a terminal or to a supervisor's
-        pipe stays as it is."""
-        try:
-            if self._log_file is not None:
-                append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                fd = os.open(self._log_file, append, 0o640)
-                for standard in _STANDARD_FDS:
-                    os.dup2(fd, standard)
-                os.close(fd)
-        except OSError as fault:
-            log.warning("the log is not opened anew: %s", fault)
-            return
-        log.info("the log begins anew")
-        try:
-            level = load(self._config.path).node(self._node.name).log_level
-        except HmsError as fault:
-            log.warning("log_level stays as it is: %s", fault)
-        else:
-            logging.getLogger().setLevel(level or "INFO")
-
     def _drain(self) -> None:
         """Finish what was taken, in the order in which it flows."""
         log.info("draining")
@@ -742,18 +718,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log_to_stderr(None)
     for number in _STOPPING:
         signal.signal(number, _end)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a log file to begin anew
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is known where the log lies
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     keep_freed_memory()
     try:
         compose.clock_ms.check()
         config = load(given.config)
         node = config.node(given.node)
-        _log_to_stderr(node.log_level, node.log_format, node.name)
+        output = _log_to_stderr(node.log_level, node.log_format, node.name)
         os.environ[FORMAT_VARIABLE] = node.log_format
+        own_log = OwnLog(node, output, partial(_level_of, config.path, node.name))
+        own_log.start()
         if has_secrets(config, node) and not node.allow_debugger:
             keep_memory_private()
-        return _run(config, node, given, environment)
+        return _run(config, node, own_log, given, environment)
     except _Ended:
         log.warning("the process was told to stop before the node was ready: it ends")
         return 0
@@ -774,11 +752,17 @@ def _end(number: int, _frame: object) -> None:
     raise _Ended
 
 
-def _run(config: Config, node: Node, given: argparse.Namespace, environment: dict[str, str]) -> int:
+def _run(
+    config: Config,
+    node: Node,
+    own_log: OwnLog,
+    given: argparse.Namespace,
+    environment: dict[str, str],
+) -> int:
     """Wait for the store, run the node on it, and begin anew where it is to follow from then on."""
     taken = take_store(config, node, given.ready_fd, waits=given.standby)
     start = "WARM" if taken.has_waited else given.start  # whatever else was said
-    process = NodeProcess(config, taken, start)
+    process = NodeProcess(config, taken, start, own_log)
     stands_by = node.replica is not None or given.standby
     code, damage = 1, None
     try:
@@ -816,7 +800,8 @@ def _repair(node: Node, fault: StoreCorrupt) -> None:
 
 def _follow(given: argparse.Namespace, environment: dict[str, str], ready_fd: int | None) -> int:
     """Begin anew as one that follows, in this process: its supervisor sees no end."""
-    logging.shutdown()
+    for handler in logging.getLogger().handlers:
+        handler.flush()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # stays so for the new program: else it would end
     words = [sys.executable, "-P", "-m", "hms.boot.node", "--config", given.config]
     words += ["--node", given.node] if given.node else []
@@ -856,21 +841,26 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _log_file() -> str | None:
-    """Where what the process writes goes, when that is a file; its name may change later."""
-    if not stat.S_ISREG(os.fstat(_STANDARD_FDS[-1]).st_mode):
-        return None
-    return str(Path(f"/proc/self/fd/{_STANDARD_FDS[-1]}").readlink())
-
-
-def _log_to_stderr(level: str | None, form: str = "TEXT", node: str = "") -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(make_formatter(form, {"node": node, "boot": os.urandom(4).hex()}))
-    logging.basicConfig(level=level or "INFO", handlers=[handler], force=True)
+def _log_to_stderr(level: str | None, form: str = "TEXT", node: str = "") -> LogOutput:
+    output = LogOutput()
+    output.setFormatter(make_formatter(form, {"node": node, "boot": os.urandom(4).hex()}))
+    logging.basicConfig(level=level or "INFO", handlers=[output], force=True)
     logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    return output
+
+
+def _level_of(config: Path, name: str) -> str | None:
+    """The level that is configured now; None when that cannot be read, which the log tells."""
+    try:
+        return load(config).node(name).log_level
+    except HmsError as fault:
+        log.warning("log_level stays as it is: %s", fault)
+        return None
 
 
 if __name__ == "__main__":
     code = main()
+    for handler in logging.getLogger().handlers:
+        handler.flush()
     sys.stderr.flush()
     os._exit(code)  # a stuck worker must not keep a node that has stopped

@@ -118,6 +118,12 @@ class Servers:
                     self._adjust(pool, load, now)
             self._show()
 
+    def tell_log(self, file: str) -> None:
+        """The node's log, to which the processes write too, goes on in a new file of that name."""
+        with self._lock:
+            for instance in self._instances():
+                instance.tell_log(file)
+
     # orders, which wait for nothing: they are given under the engine's lock
 
     def describe(self) -> list[dict[str, Any]]:

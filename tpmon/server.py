@@ -21,6 +21,7 @@ from functools import partial
 
 from hms.client.core.blocking_connection import Connection
 from hms.client.core.log_lines import start_log
+from hms.client.core.log_output import await_end_of_node, keep_printing
 from hms.client.profiles.profiled import BY_PROFILE, PROFILE_VARIABLE, tool_connection
 from hms.errors.tree import HmsError
 from tpmon.runtime import Server, tpadvertise, tpunadvertise
@@ -96,8 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command in the module's text."""
     given = _parse(arguments)
     faulthandler.enable()
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    keep_printing()
     about = given.name or ",".join(given.modules)
     start_log("server", about)
     return serve(
@@ -148,8 +148,7 @@ def _stop_at_eof(server: Server) -> None:
 
 
 def _await_eof(server: Server, fd: int) -> None:
-    while os.read(fd, 4096):
-        pass
+    await_end_of_node(fd)
     server.stop()
     if not threading.Event().wait(ORPHAN_TIMEOUT_S):  # the process has ended by then
         _LOGGER.error("the node is gone and a call has gone on for %g s since", ORPHAN_TIMEOUT_S)

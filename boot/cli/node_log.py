@@ -1,6 +1,7 @@
 """hms log: search and follow the log of a node on this machine, and change its level."""
 
 import json
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import click
 
 from hms.boot.cli.target import Target, target_options
 from hms.boot.cli.time_spans import SPAN
-from hms.boot.log_search import LEVELS, Chosen, Entry, entries_of, files_of, follow
+from hms.boot.log_search import LEVELS, Chosen, Entry, entries_of, files_of, follow, written_since
 
 __all__ = ["log"]
 
@@ -72,15 +73,21 @@ def search(
         raise _missing(file)
     wanted = Chosen(**chosen, since_ms=since, until_ms=until, words=words)
     last: deque[Entry] = deque(maxlen=limit + 1)
-    try:
-        last.extend(entry for entry in entries_of(files) if wanted.has(entry))
-    except (OSError, EOFError) as fault:
-        raise click.ClickException(f"the log cannot be read: {fault}") from fault
+    unread: list[Path] = []
+
+    def tell(path: Path, fault: Exception) -> None:
+        unread.append(path)
+        click.echo(f"{path} cannot be read to its end: {fault}", err=True)
+
+    entries = entries_of(written_since(files, since), tell)
+    last.extend(entry for entry in entries if wanted.has(entry))
     has_more = len(last) > limit
     for entry in [*last][has_more:]:
         _show(target, entry)
     if has_more:
         click.echo(f"the last {limit:,}; --limit shows more", err=True)
+    if unread:
+        sys.exit(1)
 
 
 @log.command("follow")
@@ -114,7 +121,7 @@ def level(target: Target, level: str, name: str, span_s: float) -> None:
 
 
 def _file_of(target: Target) -> Path:
-    return target.config().node(target.node_name).log_file
+    return target.config().node(target.node_name).log_file.resolve()
 
 
 def _missing(file: Path) -> click.ClickException:

@@ -209,6 +209,8 @@ def _store_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield _histogram("log_batch_records", "Records in a commit.", said["batch_records"])
     yield _counter("log_records", "Records of the log.", said["last_lsn"])
     yield _gauge("log_backlog_bytes", "Appended and not synced.", said["backlog_bytes"])
+    dropped = said.get("log_lines_dropped", 0)
+    yield _counter("node_log_lines_dropped", "Lines of the node's log without room.", dropped)
     store = said.get("store", {})
     for key, name, text in (
         ("log_bytes", "store_bytes", "What the log takes on the disk."),

@@ -299,6 +299,12 @@ class Node(Named, frozen=True, kw_only=True):
     """How much it writes there."""
     log_format: Literal["TEXT", "JSON"] = "TEXT"
     """JSON: an event on each line, with its fields by name."""
+    log_max_bytes: Annotated[Size, Meta(ge=0, le=1 << 40)] = 64 << 20
+    """A log_file of this size is compressed and a new one begun. 0: never for its size."""
+    log_age_s: Annotated[float, Meta(ge=0, le=10 * YEAR_S)] = 7 * DAY_S
+    """The same when its first line is so old. 0: never for its age."""
+    log_files: Annotated[int, Meta(ge=1, le=1000)] = 10
+    """So many files of the past are kept beside it; the oldest goes first."""
 
 
 DOMAIN = Section(("domain",), Domain, "[domain]")

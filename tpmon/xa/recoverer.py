@@ -19,6 +19,7 @@ from typing import Any
 
 from hms.client.core.blocking_connection import Connection
 from hms.client.core.log_lines import start_log
+from hms.client.core.log_output import await_end_of_node
 from hms.errors.tree import HmsError
 from tpmon.environment import SECRET_VARIABLE
 from tpmon.tx.connection_place import LIST_VERB, Blocking
@@ -149,8 +150,7 @@ def _tell_ready(fd: int | None) -> None:
 
 def _await_eof(stop: threading.Event) -> None:
     """The node is gone, however that came: its next life starts another process."""
-    while os.read(0, 4096):
-        pass
+    await_end_of_node(0)
     stop.set()
 
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["FORMAT_VARIABLE", "JsonLines", "TextLines", "make_formatter", "start_log"]
+from hms.client.core.log_output import ERRORS_FD, LogOutput
+
+__all__ = ["FORMAT_VARIABLE", "JsonLines", "TextLines", "is_journal", "make_formatter", "start_log"]
 
 FORMAT_VARIABLE = "HMS_LOG_FORMAT"
 """TEXT or JSON, for processes that the node starts."""
@@ -25,24 +27,39 @@ JOURNAL_TEXT = "%(levelname)s %(name)s: %(message)s"
 
 
 def make_formatter(
-    form: str, about: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+    form: str,
+    about: Mapping[str, Any],
+    environment: Mapping[str, str] = os.environ,
+    fd: int = ERRORS_FD,
 ) -> logging.Formatter:
-    """form: TEXT or JSON; about: what every JSON line has."""
+    """form: TEXT or JSON; about: what every JSON line has; fd: where the lines go."""
     if form == "JSON":
         return JsonLines(about)
-    return TextLines(JOURNAL_TEXT if environment.get("JOURNAL_STREAM") else TEXT)
+    return TextLines(JOURNAL_TEXT if is_journal(fd, environment) else TEXT)
+
+
+def is_journal(fd: int, environment: Mapping[str, str]) -> bool:
+    """Whether lines go to the journal of systemd: all that descends from a unit has the variable,
+    wherever it writes."""
+    journal = environment.get("JOURNAL_STREAM")
+    if not journal:
+        return False
+    try:
+        stream = os.fstat(fd)
+    except OSError:
+        return False
+    return journal == f"{stream.st_dev}:{stream.st_ino}"
 
 
 def start_log(what: str, name: str) -> None:
     """Of a process that the node started; into what it has as standard error."""
-    handler = logging.StreamHandler()
+    handler = LogOutput()
     if os.environ.get(FORMAT_VARIABLE) == "JSON":
         handler.setFormatter(JsonLines({what: name, "pid": os.getpid()}))
     else:
         who = f"{what} {name}".strip().replace("%", "%%")
-        handler.setFormatter(
-            TextLines(f"%(asctime)s %(levelname)s {who} [%(process)d]: %(message)s")
-        )
+        at = "" if is_journal(ERRORS_FD, os.environ) else "%(asctime)s "
+        handler.setFormatter(TextLines(f"{at}%(levelname)s {who} [%(process)d]: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
@@ -53,6 +70,10 @@ class TextLines(logging.Formatter):
         """Without what would move the cursor of a terminal, or look like another line."""
         record.message = escaped(record.message)
         return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base names it
+        """An error's text may be a stranger's too."""
+        return escaped(super().formatException(ei))
 
 
 class JsonLines(logging.Formatter):

@@ -10,6 +10,10 @@ from click.testing import CliRunner
 
 from hms.boot.cli import main
 from hms.boot.log_search import Chosen, entries_of, files_of, follow
+from hms.boot.rotated_files import number_of
+
+START_S = 1_777_622_400
+"""2026-05-01 08:00 UTC."""
 
 
 def written(second):
@@ -45,7 +49,7 @@ def log_file(tmp_path):
     file.write_text(f"{written(6)} INFO hms.node: draining\n")
     (tmp_path / "N1.logs").write_text("of somebody else")
     for at, path in enumerate((oldest, older, file)):
-        os.utime(path, (1000 + at, 1000 + at))
+        os.utime(path, (START_S + at, START_S + at))
     (tmp_path / "hms.conf").write_text(f'[node.N1]\nstore = "s"\nlog_file = "{file}"\n')
     return file
 
@@ -68,7 +72,7 @@ def test_entries_are_read_in_the_order_in_which_they_were_written(log_file):
         ("WARNING", "hms.alerts", 2),
         ("INFO", "hms.node", 1),
     ]
-    start_ms = 1_777_622_400_000
+    start_ms = START_S * 1000
     assert [one.at_ms - start_ms for one in found] == [1250, 2250, 3250, 4250, 5250, 6250]
     assert found[0].fields["ts"] == "2026-05-01T08:00:01.250Z"
 
@@ -105,10 +109,37 @@ def test_lines_of_strangers_move_no_cursor_and_what_is_missing_is_told(log_file)
     assert "the last 1; --limit shows more" in said(log_file, "--limit", "1")
     assert "no time" in said(log_file, "--since", "soon", code=2)
     (log_file.parent / "N1.log.2.gz").write_bytes(gzip.compress(TEXT.encode())[:-9])
-    assert "the log cannot be read" in said(log_file, code=1)
+    shown = said(log_file, "--level", "INFO", code=1)
+    assert "N1.log.2.gz cannot be read to its end" in shown
+    assert "draining" in shown, "one damaged file hides no other"
     for path in log_file.parent.glob("N1.log*"):
         path.unlink()
     assert "journalctl -u" in said(log_file, code=1)
+
+
+def test_what_is_compressed_meanwhile_is_read_once_and_in_order(log_file):
+    """A copy that is not whole yet stands beside its file; numbers tell the order where the clock
+    went back."""
+    folder, past = log_file.parent, "N1.log-20260501T0{}0000Z-00000{}"
+    older, newer = folder / past.format(9, 8), folder / past.format(1, 9)
+    older.write_text(f"{written(7)} INFO hms.node: older\n")
+    newer.write_text(f"{written(8)} INFO hms.node: newer\n")
+    older.with_name(f"{older.name}.gz").write_bytes(b"half")
+    os.utime(older, (START_S + 20, START_S + 20))
+    os.utime(newer, (START_S + 10, START_S + 10))
+    files = files_of(log_file)
+    assert [one for one in files if number_of(one)] == [older, newer]
+    older.with_name(f"{older.name}.gz").write_bytes(gzip.compress(older.read_bytes()))
+    older.unlink()
+    found = [one.lines[0].rpartition(" ")[2] for one in entries_of(files)]
+    assert [word for word in found if word in {"older", "newer"}] == ["older", "newer"]
+
+
+def test_files_that_end_before_the_time_that_is_asked_for_are_not_read(log_file):
+    """The last ten minutes are a look at one file, however many there are."""
+    (log_file.parent / "N1.log.2.gz").write_bytes(b"not read")
+    os.utime(log_file.parent / "N1.log.2.gz", (START_S - 3600, START_S - 3600))
+    assert "draining" in said(log_file, "--since", "2026-05-01T08:00:00")
 
 
 def test_a_log_is_followed_over_rotations(log_file):

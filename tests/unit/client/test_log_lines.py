@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 
 import pytest
 
@@ -46,16 +47,35 @@ def test_a_traceback_is_a_field():
     assert (said["error"], "boom" in said["traceback"]) == ("ValueError", True)
 
 
-@pytest.mark.parametrize("journal", ["", "8:123"])
-def test_a_name_forges_no_line(journal):
-    """Nor moves the cursor of the terminal that shows it."""
-    form = make_formatter("TEXT", {}, {"JOURNAL_STREAM": journal})
+@pytest.mark.parametrize("where", ["a file", "the journal", "a file of a unit"])
+def test_a_name_forges_no_line(where, tmp_path):
+    """Nor moves the cursor of the terminal that shows it. What descends from a unit of systemd and
+    writes to a file has the time in each line: the variable alone does not tell."""
+    fd = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+    about = os.fstat(fd)
+    streams = {"a file": "", "the journal": f"{about.st_dev}:{about.st_ino}"}
+    journal = streams.get(where, "8:123")
+    form = make_formatter("TEXT", {}, {"JOURNAL_STREAM": journal}, fd)
+    os.close(fd)
     line = form.format(
         _record("login of %s", "a\x1b[2J\r\n2026-01-01 00:00:00 CRITICAL all is lost")
     )
     assert line.splitlines()[1].startswith("  2026")
     assert "\\x1b[2J\\r" in line
-    assert line.startswith("WARNING") is bool(journal)
+    assert line.startswith("WARNING") is (where == "the journal")
+
+
+def test_the_text_of_an_error_forges_no_line():
+    """It may hold what a stranger sent."""
+    try:
+        _failing(lambda text: ValueError(f"{text}\x1b[2J\n2026-01-01 00:00:00 CRITICAL lost"))
+    except ValueError as error:
+        info = type(error), error, error.__traceback__
+    record = _record("it failed")
+    record.exc_info = info
+    lines = make_formatter("TEXT", {}).format(record).splitlines()
+    assert "\\x1b[2J" in lines[-2]
+    assert lines[-1].startswith("  2026")
 
 
 def _failing(kind):
