@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import hms
 import hms.testing
+from hms.errors.catalogue import BackupRefused, BootFailed
 from hms.history.backups.backup_manifest import Manifest
 
 __all__ = ["Booted", "boot_restored"]
@@ -28,18 +29,22 @@ class Booted(NamedTuple):
 
 
 def boot_restored(store: Path, manifest: Manifest, restored: dict[str, int]) -> Booted:
-    """Boot the store WARM, compare what waits at each place, and stop. BootFailed."""
+    """Boot the store WARM, compare what waits at each place, and end the node: it is killed, as
+    its store is removed next. BackupRefused."""
     with tempfile.TemporaryDirectory(prefix="hms-check-") as folder:
         began_s = time.monotonic()
-        with hms.testing.node(store, _settings(manifest, Path(folder)), warm=True) as node:
-            seconds = time.monotonic() - began_s
-            with hms.connect(node.address, profile="") as connection:
-                found = {
-                    f"{kind}:{_name(row)}": sum(row[word] for word in _COUNTED)
-                    for kind in ("queue", "subscription")
-                    for row in connection.administer(f"{kind}.list", {})
-                }
-            node.stop()
+        try:
+            with hms.testing.node(store, _settings(manifest, Path(folder)), warm=True) as node:
+                seconds = time.monotonic() - began_s
+                with hms.connect(node.address, profile="") as connection:
+                    found = {
+                        f"{kind}:{_name(row)}": sum(row[word] for word in _COUNTED)
+                        for kind in ("queue", "subscription")
+                        for row in connection.administer(f"{kind}.list", {})
+                    }
+        except BootFailed as fault:  # it names a log, which is removed with all the rest
+            detail = f"a node does not boot on the store that was restored: {fault.reason}"
+            raise BackupRefused(what=manifest.node, detail=detail) from fault
     differs = {
         place: [count, found.get(place, 0)]
         for place, count in restored.items()

@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from importlib import resources
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
-from hms.errors.catalogue import BootFailed, NodeNotRunning
+from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeStillStopping
 from hms.testing.clusters import make_cluster, node_names
 from hms.testing.ports import free_port
 from hms.testing.toml_text import to_toml
@@ -109,7 +110,7 @@ class TestNode:
             self._pid = _node_pid(self._process.pid)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM: drain and stop; the exit code."""
+        """SIGTERM: drain and stop; the exit code. NodeStillStopping: it goes on."""
         return self._end(signal.SIGTERM, timeout_s)
 
     def kill(self) -> None:
@@ -125,7 +126,7 @@ class TestNode:
         os.kill(self.pid, signal.SIGCONT)
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait until the process has ended; its exit code."""
+        """Wait until the process has ended; its exit code, or subprocess.TimeoutExpired."""
         if self._process is None:
             raise NodeNotRunning(node=self._name)
         return self._process.wait(timeout_s)
@@ -170,7 +171,7 @@ class TestNode:
             until = time.monotonic() + BOOT_TIMEOUT_S
         word = said.decode(errors="replace").strip()
         if word not in ("ready", "standby"):
-            code = self._process.wait(STOP_TIMEOUT_S)
+            code = self._ended(STOP_TIMEOUT_S)
             reason = word.removeprefix("failed ") or f"exit code {code}: {self.log[-2000:]}"
             raise BootFailed(reason=reason, log=str(self.log_file))
 
@@ -179,7 +180,15 @@ class TestNode:
             return self._process.returncode if self._process is not None else 0
         with suppress(ProcessLookupError):  # the program that runs it has still to end
             os.kill(self._pid, number)
-        return self._process.wait(timeout_s)
+        return self._ended(timeout_s)
+
+    def _ended(self, timeout_s: float) -> int:
+        """The exit code of one that was told to stop."""
+        try:
+            return self.wait(timeout_s)
+        except TimeoutExpired as fault:
+            about = {"node": self._name, "timeout_s": timeout_s, "pid": self._pid}
+            raise NodeStillStopping(**about) from fault
 
 
 def _without_progress(said: bytes) -> bytes:

@@ -41,6 +41,12 @@ def test_it_drains_dies_and_comes_again_as_another_process(tmp_path):
         started.boot(warm=True)
         with pytest.raises(subprocess.TimeoutExpired):
             started.wait(0.01)
+        started.pause()
+        with pytest.raises(hms.errors.NodeStillStopping) as still:
+            started.stop(0.01)
+        assert still.value.pid == started.pid
+        started.kill()  # also one that stands still
+        started.boot(warm=True)
         with hms.connect(started.address) as conn, conn.session() as session:
             assert session.consumer("orders").receive(60).body == b"kept"
 

@@ -21,9 +21,10 @@ from click.testing import CliRunner
 
 import hms
 import hms.testing
+from hms.boot import restored_boot
 from hms.boot.calendar import CronCalendar
 from hms.boot.cli import main
-from hms.errors.catalogue import BackupRefused, MessageFormatError
+from hms.errors.catalogue import BackupRefused, MessageFormatError, NodeStillStopping
 from hms.history.backups import backup_chain, backup_creation, backup_restoration
 from hms.history.backups.backup_chain import backups_in, recovered, verify
 from hms.history.backups.backup_manifest import read_manifest
@@ -32,6 +33,7 @@ from hms.history.events import COLUMNS
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
 from hms.store.journal.store_examination import examine
+from hms.testing import nodes
 from tests.support.secured import document, secured_node
 from tests.support.waiting import wait_until
 
@@ -599,6 +601,39 @@ def test_a_trial_restore_names_a_place_that_has_another_number(tmp_path, monkeyp
     assert "queue:orders: 3 restored, 1 after the boot" in done.output
     done = CliRunner().invoke(main, [*words, "--to", str(tmp_path / "nowhere")])
     assert "--to names another place" in done.output
+
+
+def test_a_trial_whose_node_does_not_boot_or_end_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+    """As an error with a number, whatever Python says: it is read by who is not at the desk."""
+    kept = tmp_path / "kept"
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
+        with hms.connect(node.address) as connection, connection.session() as session:
+            session.producer("orders").send(b"x")
+        command(node, "create", "--to", kept)
+    words = ["backup", "restore", str(kept), "--check", "--json"]
+    before = sorted(kept.iterdir())
+
+    def trial():
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 1, done.output
+        assert sorted(kept.iterdir()) == before
+        return done.output
+
+    settings = restored_boot._settings
+    with monkeypatch.context() as patched:
+        wrong = {"hms": {"queue": {"orders": {"max_messages": -1}}}}
+        patched.setattr(restored_boot, "_settings", lambda *about: settings(*about) | wrong)
+        said = trial()
+        assert "HMS-8096" in said
+        assert "max_messages" in said
+    kill = nodes.TestNode.kill
+
+    def kill_late(self):
+        kill(self)
+        raise NodeStillStopping(node=self.name, timeout_s=90, pid=1)
+
+    monkeypatch.setattr(nodes.TestNode, "kill", kill_late)
+    assert "HMS-8005" in trial()
 
 
 def test_a_store_is_restored_somewhere(tmp_path):
