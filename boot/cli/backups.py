@@ -243,6 +243,7 @@ def list_(target: Target, folder: Path | None) -> None:
     """The backups in FOLDER, or in backups of the node, oldest first."""
     from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - not for --help
     from hms.history.backups.backup_manifest import read_manifest  # noqa: PLC0415 - the same
+    from hms.history.backups.shipped_mark import read_mark  # noqa: PLC0415 - the same
 
     folder = _place(target, folder)
     rows = []
@@ -261,6 +262,8 @@ def list_(target: Target, folder: Path | None) -> None:
             }
         )
     show_table(target, rows, empty=f"there is no backup in {folder}", times=("at",))
+    if not target.is_json and rows and (mark := read_mark(folder)) is not None:
+        click.echo(f"shipped up to {written_time(mark.at_ms)}: all of it is in {mark.backup}")
 
 
 @backup.command()
@@ -289,12 +292,15 @@ def restore(target: Target, path: Path, to: Path | None, until: str | None, is_t
     """Make a new store of the backup PATH, or the last in it, up to a moment.
 
     What was acknowledged after that moment comes again, flagged as redelivered; what was sent after
-    it is gone. Both are told as far as the backup knows. No message id is given twice.
+    it is gone. Both are told as far as the backup knows. No message id is given twice. Of the last
+    backup that was shipped it says up to when nothing is missing.
 
     With --check a node boots the new store, alone and reached by nobody, and what waits at each
     place is compared; then the store is removed. It is made beside the backup, or in the folder
     --to. Exit code 3 when a place has another number, as when messages expired meanwhile.
     """
+    from hms.history.backups.shipped_mark import read_mark  # noqa: PLC0415 - not for --help
+
     path = _chosen(path)
     if is_trial:
         _trial(target, path, to or path.parent, until)
@@ -303,6 +309,9 @@ def restore(target: Target, path: Path, to: Path | None, until: str | None, is_t
         raise click.UsageError("say with --to where the new store is to be")
     done = _restored(path, to, until)
     said = done._asdict() | {"at": written_time(done.at_ms)}
+    mark = read_mark(path.parent)
+    if mark is not None and mark.backup == path.name and until is None:
+        said["complete_until"] = written_time(mark.at_ms)
     if target.is_json:
         target.say("", said)
         return

@@ -20,6 +20,7 @@ KEY_DAYS = 365
 DAYS_LOW, DAYS_OUT = 7, 1
 HOUR_S = 3600.0
 BACKUP_S = 93_600.0
+SHIPPED_S = 300.0
 """Where backup_overdue_s is off."""
 
 
@@ -88,6 +89,7 @@ def _is_alone(files: Mapping[int, Path], number: int) -> bool:
 def _backup(patient: Patient) -> Finding:
     from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - loads the store
     from hms.history.backups.backup_manifest import read_manifest  # noqa: PLC0415 - the same
+    from hms.history.backups.shipped_mark import read_mark  # noqa: PLC0415 - the same
 
     name = "hms.backup"
     folder = patient.backups or patient.node.backups
@@ -109,7 +111,15 @@ def _backup(patient: Patient) -> Finding:
     age_s = time.time() - verified_ms / 1000
     limit_s = patient.config.alerts.backup_overdue_s or BACKUP_S
     verdict = Verdict.WARN if age_s > limit_s else Verdict.OK
-    return found(name, verdict, f"the last one is {age_s / HOUR_S:.1f} h old", why, cure)
+    value = f"the last one is {age_s / HOUR_S:.1f} h old"
+    mark = read_mark(folder)
+    if mark is None or mark.node != patient.node.name:
+        return found(name, verdict, value, why, cure)
+    behind_s = time.time() - mark.at_ms / 1000
+    value = f"{value}; shipped up to {behind_s:,.0f} s ago"
+    if find(patient.node) is None or behind_s <= (patient.config.alerts.ship_lag_s or SHIPPED_S):
+        return found(name, verdict, value, why, cure)
+    return found(name, Verdict.WARN, value, why, "Start hms backup ship again, or look at its log.")
 
 
 def _letters(patient: Patient) -> Finding:

@@ -187,8 +187,7 @@ class TestNode:
         try:
             return self.wait(timeout_s)
         except TimeoutExpired as fault:
-            about = {"node": self._name, "timeout_s": timeout_s, "pid": self._pid}
-            raise NodeStillStopping(**about) from fault
+            raise NodeStillStopping(node=self._name, timeout_s=timeout_s, pid=self._pid) from fault
 
 
 def _without_progress(said: bytes) -> bytes:

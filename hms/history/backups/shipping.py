@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from hms.errors.catalogue import BackupRefused
 from hms.history.backups.backup_chain import backups_in, chain_of
-from hms.history.backups.backup_creation import NothingNew, Subject, create
+from hms.history.backups.backup_creation import NothingNew, Subject, create, no_space
 from hms.history.backups.backup_manifest import MANIFEST, Manifest, read_manifest, sync_folder
+from hms.history.backups.shipped_mark import MARK, Mark, write_mark
 
 __all__ = ["Shipped", "prunable", "remove", "ship"]
 
@@ -42,13 +43,27 @@ def ship(
     bytes_a_second: int = 0,
     now_ms: Callable[[], int] = lambda: int(time.time() * MILLI),
 ) -> Shipped:
-    """One round. BackupRefused when not even a full backup could be made."""
+    """One round, and its mark. BackupRefused when not even a full backup could be made."""
+    began_ms = now_ms()
+    done = _round(subject, to, full_every_s, bytes_a_second, began_ms)
+    last = done.manifest
+    mark = Mark(node=last.node, backup=done.backup.name, lsn=last.until_lsn - 1, at_ms=began_ms)
+    try:
+        write_mark(to, mark)
+    except OSError as fault:
+        raise no_space(to / MARK, fault) from fault
+    return done
+
+
+def _round(
+    subject: Subject, to: Path, full_every_s: float, bytes_a_second: int, now_ms: int
+) -> Shipped:
     known = backups_in(to)
     why = "the first one"
     if known:
         try:
             base = chain_of(known[-1])[0][1]
-            if now_ms() - base.created_ms < full_every_s * MILLI:
+            if now_ms - base.created_ms < full_every_s * MILLI:
                 name = known[-1].name
                 path, manifest = create(
                     subject, to, base=name, bytes_a_second=bytes_a_second, is_shipped=True

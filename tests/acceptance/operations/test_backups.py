@@ -24,11 +24,13 @@ import hms.testing
 from hms.boot import restored_boot
 from hms.boot.calendar import CronCalendar
 from hms.boot.cli import main
+from hms.boot.cli.cells import written_time
 from hms.errors.catalogue import BackupRefused, MessageFormatError, NodeStillStopping
 from hms.history.backups import backup_chain, backup_creation, backup_restoration
 from hms.history.backups.backup_chain import backups_in, recovered, verify
 from hms.history.backups.backup_manifest import read_manifest
 from hms.history.backups.backup_restoration import restore
+from hms.history.backups.shipped_mark import MARK, read_mark
 from hms.history.events import COLUMNS
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
@@ -328,6 +330,10 @@ def test_a_round_of_shipping_in_which_nothing_was_written_leaves_the_log_alone(t
         wait_until(lambda: rounds.append(shipped()) or not rounds[-1]["new"], 60)
         name, same = backups_in(to)[-1], rounds[-1]
         assert (same["backup"], same["bytes"], same["why"]) == (str(name), 0, "")
+        mark = read_mark(to)
+        assert (mark.backup, mark.lsn) == (name.name, read_manifest(name).until_lsn - 1)
+        assert shipped()["new"] is False
+        assert read_mark(to).at_ms > mark.at_ms, "that nothing was written is known for longer"
 
         send(b"1")
         follows = shipped()
@@ -345,6 +351,21 @@ def test_a_round_of_shipping_in_which_nothing_was_written_leaves_the_log_alone(t
         command(node, "verify", to)
     books = books_of(tmp_path / "restored", read_manifest(backups_in(to)[-1]).node_uid)
     assert len(books["late"]) == 3
+
+
+def test_a_restore_tells_up_to_when_nothing_is_missing(made, tmp_path):
+    """As far as the mark of shipping goes; a mark that cannot be read takes nothing else with it,
+    and one that cannot be written is told."""
+    node, folder, _, _ = made
+    to = tmp_path / "shipped"
+    shutil.copytree(folder / "shipped", to)
+    told = command(node, "restore", to, "--to", tmp_path / "whole")["complete_until"]
+    assert told == written_time(read_mark(to).at_ms)
+    (to / MARK).write_text("{")
+    assert "complete_until" not in command(node, "restore", to, "--to", tmp_path / "again")
+    (tmp_path / "kept" / MARK).mkdir(parents=True)
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as another:
+        assert MARK in command(another, "ship", "--to", tmp_path / "kept", "--rounds", 1, code=1)
 
 
 def test_backups_are_listed_and_verified(made):

@@ -21,6 +21,7 @@ from hms.boot.doctor.machine import Machine
 from hms.boot.doctor.probing import honesty
 from hms.errors.catalogue import NotAuthorized
 from hms.history.backups.backup_manifest import Manifest, write_manifest
+from hms.history.backups.shipped_mark import Mark, write_mark
 
 MIB = 1 << 20
 MOUNT = "21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
@@ -247,6 +248,18 @@ def _backups(age_s):
     return spoil
 
 
+def _shipped(age_s):
+    """A fresh backup, and a round of shipping so long ago."""
+
+    def spoil(patient):
+        made = _backups(60)(patient)
+        at_ms = int((time.time() - age_s) * 1000)
+        write_mark(made.backups, Mark(node=patient.node.name, backup="b1", lsn=0, at_ms=at_ms))
+        return made
+
+    return spoil
+
+
 def _configured(spoil):
     """The same, and where they are is told by the configuration alone."""
 
@@ -337,6 +350,7 @@ SPOILT = [
     ("hms.store", Verdict.FAIL, _damaged_header),
     ("hms.backup", Verdict.FAIL, _backups(None)),
     ("hms.backup", Verdict.WARN, _backups(30 * 3600)),
+    ("hms.backup", Verdict.WARN, lambda patient: _shipped(3600)(_runs(patient))),
     ("hms.backup", Verdict.FAIL, _configured(_backups(None))),
     ("hms.backup", Verdict.WARN, _configured(_backups(30 * 3600))),
     ("hms.dead_letters", Verdict.WARN, _letters),
@@ -372,7 +386,7 @@ def test_each_check_finds_what_it_is_for(patient, check, verdict, spoil):
 
 def test_a_backup_that_is_fresh_a_key_and_clocks_that_agree_are_well(patient):
     """What always fails is not read either."""
-    patient = _backups(60)(_key(patient, 3))
+    patient = _shipped(3600)(_key(patient, 3))  # it does not run: nothing is to be shipped
     found = {one.check: one.verdict for one in examine(patient)}
     assert (found["hms.backup"], found["hms.keys"]) == (Verdict.OK, Verdict.OK)
     same = _in_a_cluster(patient, ask=lambda _node, _verb: {"now_ms": time.time() * 1000})
