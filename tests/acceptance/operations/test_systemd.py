@@ -9,16 +9,75 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import hms
+from hms.boot.cli import main
+from hms.boot.config import load
+from hms.history.backups.backup_chain import backups_in
 from hms.testing import node as booted
 from tests.support.project import ROOT
 from tests.support.secured import PASSWORD, document, secured_node
 from tests.support.syscall_filter import allowed
 from tests.support.waiting import wait_until
 
-UNITS = sorted((ROOT / "packaging" / "systemd").glob("*.service"))
+SYSTEMD = ROOT / "packaging" / "systemd"
+UNITS = sorted(SYSTEMD.glob("*.service"))
+PAGE = ROOT / "docs" / "reference" / "installation.md"
 EXPOSURE_MAX = 2.0
+
+
+def words_of(unit, key):
+    """What a key of a unit has, each time it is there."""
+    return re.findall(rf"^{key}=(.*)$", unit.read_text(), re.MULTILINE)
+
+
+def test_the_page_of_an_installation_fits_the_units(tmp_path):
+    """Where the file says that a node writes, its unit lets it; each unit is on the page. With
+    paths left out the store would lie in /etc, and the node would not boot."""
+    text = PAGE.read_text()
+    (configured,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "hms.conf").write_text(configured)
+    node = load(tmp_path / "hms.conf").node("NODE1")
+    unit = SYSTEMD / "hms@.service"
+    own = [f"/var/lib/{name}/" for name in words_of(unit, "StateDirectory")]
+    own += [f"/run/{name}" for name in words_of(unit, "RuntimeDirectory")]
+    for path in (node.store, node.runtime, node.log_file, node.security):
+        assert any(str(path).startswith(folder) for folder in own), path
+    for name in ("hms-ship@.service", "hms-backup@.service"):
+        (folder,) = words_of(SYSTEMD / name, "ReadWritePaths")
+        assert node.backups == Path(folder) / node.name
+    for path in SYSTEMD.iterdir():
+        assert f"`{path.name.partition('@')[0]}@" in text, path.name
+
+
+def test_a_timer_and_what_it_begins_are_right(tmp_path):
+    """The service of a timer is found by its name alone."""
+    timer = SYSTEMD / "hms-backup@.timer"
+    command = [
+        "systemd-analyze",
+        "verify",
+        "--man=no",
+        str(timer),
+        str(timer.with_suffix(".service")),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    calendar = ["systemd-analyze", "calendar", *words_of(timer, "OnCalendar")]
+    assert subprocess.run(calendar, capture_output=True, check=False).returncode == 0
+
+
+def test_the_commands_of_the_nightly_backup_do_what_the_unit_says(tmp_path, monkeypatch):
+    """Eight nights: seven backups, each verified, are left."""
+    unit, place = SYSTEMD / "hms-backup@.service", tmp_path / "hms"
+    with booted(config={"hms": {"queue": {"orders": {}}}}) as node:
+        monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+        for _ in range(8):
+            for line in words_of(unit, "ExecStart"):
+                words = line.replace("/var/backups/hms", str(place)).replace("%i", node.name)
+                done = CliRunner().invoke(main, words.removeprefix("/usr/bin/env hms ").split())
+                assert done.exit_code == 0, done.output
+    assert len(backups_in(place / node.name)) == 7
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
