@@ -199,9 +199,18 @@ def anchor_way(value: Any) -> tuple[str, ...]:
     """syslog, or a command as a list of words."""
     if value in ("syslog", ["syslog"]):
         return ("syslog",)
+    return _command(value, '"syslog", or a list such as ["/usr/bin/keep"]')
+
+
+def command(value: Any) -> tuple[str, ...]:
+    """A program by its path, and the words that it gets first."""
+    return _command(value, 'a list of words such as ["/usr/bin/page"]')
+
+
+def _command(value: Any, wanted: str) -> tuple[str, ...]:
     words = value if isinstance(value, list) else []
     if not words or not all(isinstance(word, str) and word and "\0" not in word for word in words):
-        raise Refused(f'must be "syslog", or a list such as ["/usr/bin/keep"], not {shown(value)}')
+        raise Refused(f"must be {wanted}, not {shown(value)}")
     if not words[0].startswith("/"):
         raise Refused(f"the path of {shown(words[0])} must be absolute, such as /usr/bin/keep")
     return tuple(words)

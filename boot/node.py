@@ -35,6 +35,7 @@ from hms.boot.hardening import keep_memory_private
 from hms.boot.linking import gateway_limits, make_linking
 from hms.boot.listening import listening
 from hms.boot.memory import keep_freed_memory
+from hms.boot.monitoring.alert_command import AlertCommand, Change
 from hms.boot.monitoring.notify import Notifier
 from hms.boot.monitoring.state_file import StateFile, state_file_of
 from hms.boot.monitoring.vitals import Vitals
@@ -130,7 +131,12 @@ class NodeProcess:
         )
         self._vitals.start()
         moving = {} if taken.hand_over is None else {"replicas": self._on_replicas}
-        self._own = NodeOperations(Alerts(compose.clock_ms), LogLevels(), self._figures, **moving)
+        about = node.name, config.alerts.command or (), self._environment
+        self._alert_command, alerts = (
+            AlertCommand(*about),
+            Alerts(compose.clock_ms, tell=self._told),
+        )
+        self._own = NodeOperations(alerts, LogLevels(), self._figures, **moving)
         self._deleted = 0
         """So many messages a COLD boot removed."""
         self._journal = taken.store
@@ -175,8 +181,8 @@ class NodeProcess:
         preferred = preferred_of(config, node)
         preferred = "" if preferred == node.replica else preferred
         switching = self._switching = Switching(node, taken, *moving_to, preferred)
-        about = taken, self._broker, switching, self._damage
-        self._failing_back = FailingBack(config, node, *about)
+        moved = taken, self._broker, switching, self._damage
+        self._failing_back = FailingBack(config, node, *moved)
         self._gateway = Gateway(
             listening(config, node),
             limits=gateway_limits(node),
@@ -200,7 +206,6 @@ class NodeProcess:
             on_ended=self._broker.server_ended,
             secret=self._secret_variables,
         )
-        own_log.tells(self._servers.tell_log)
         self._anchors = self._audit_anchors()
         self._watch = Watch(
             self._broker,
@@ -231,6 +236,7 @@ class NodeProcess:
         self._broker.open_declared(compose.declared(self._config, self._node))
         for number in _STOPPING:
             signal.signal(number, self._on_signal)
+        self._own_log.tells(self._servers.tell_log)
         self._servers.start(addresses[0])
         self._taken.obeys(self._ordered)
         log.info("node %s listens at %s", self._node.name, ", ".join(addresses))
@@ -293,6 +299,7 @@ class NodeProcess:
             listeners_missing=self._broker.monitor.listeners_missing,
             audit_broken=audit_broken,
             anchor_not_sent=lambda: "" if self._anchors is None else self._anchors.fault,
+            alert_not_told=lambda: self._alert_command.fault,
             debugger_allowed=lambda: debugger_allowed,
             copy_damaged=self._damage,
             certificates=certificates,
@@ -316,12 +323,16 @@ class NodeProcess:
             audit = engine.state.audit
             return Head(audit.number, audit.head.hex(), journal.last_lsn)
 
-        def environment() -> dict[str, str]:
-            secret = self._secret_variables()
-            return {name: text for name, text in os.environ.items() if name not in secret}
-
-        about = lambda: look(head), lambda: journal.durable_lsn, environment
+        about = lambda: look(head), lambda: journal.durable_lsn, self._environment
         return AuditAnchors(self._node.name, way, *about)
+
+    def _environment(self) -> dict[str, str]:
+        """Of commands that the configuration names."""
+        secret = self._secret_variables()
+        return {name: text for name, text in os.environ.items() if name not in secret}
+
+    def _told(self, *, begins: bool, name: str, destination: str, text: str) -> None:
+        self._alert_command.put(Change(begins, name, destination, text))
 
     def _damage(self) -> str:
         """Of a copy of a replicated log."""
@@ -522,6 +533,7 @@ class NodeProcess:
         self._own.levels.tick()
         self._watch.look()
         self._failing_back.look()
+        self._alert_command.look()
         if self._anchors is not None:
             self._anchors.look()
         self._looks += 1
@@ -704,6 +716,7 @@ class NodeProcess:
         with contextlib.suppress(OverflowError):  # it writes a line to the log
             if self._scheduler.running:
                 self._scheduler.shutdown(wait=False)
+        self._alert_command.close()
         if self._anchors is not None:
             self._anchors.close()
         if self._taken.beat is not None:

@@ -22,13 +22,13 @@ _USUAL = (
     ("node", "running", "pid", "role", "version", "listen", "uptime_s", "security", "alerts"),
     ("connections", "sessions", "services", "queues", "topics"),
     ("waiting", "in_flight", "waiting_bytes", "max_memory_bytes"),
-    ("kind", "path", "live_bytes", "log_bytes", "disk_free_bytes"),
+    ("kind", "path", "live_bytes", "log_bytes", "pinned_bytes", "disk_free_bytes"),
 )
 """What `hms status` shows without --wide, beside what is not 0 and stands not below."""
 _INNER = frozenset(
     (
         *("last_lsn", "durable_lsn", "segments", "history_segments", "history_bytes"),
-        *("pinned_segments", "pinned_bytes", "appended_bytes", "rewritten_bytes"),
+        *("pinned_segments", "appended_bytes", "rewritten_bytes"),
         *("write_amplification", "reserve_bytes", "lock_holds", "lock_held_max_ms"),
         *("lock_held_max_cpu_ms", "lock_held_max_by", "lock_held_max_of", "deleted_at_boot"),
     )
@@ -164,7 +164,15 @@ def status(target: Target) -> None:
 def _show_status(target: Target, said: dict[str, Any]) -> None:
     if not target.is_json and (told := said.get("recovery")):
         said = {**said, "recovery": _recovery_lines(told)}
+    if not target.is_json and isinstance(alerts := said.get("alerts"), list):
+        said = {**said, "alerts": [_alert_line(alert) for alert in alerts]}
     show_values(target, said, usual=_USUAL, inner=_INNER)
+
+
+def _alert_line(alert: Mapping[str, Any]) -> dict[str, str]:
+    """As the node's log has it, with the time of its begin."""
+    name = " ".join(filter(None, (alert["alert"], alert["destination"])))
+    return {f"{name}:": alert["text"], "since": written_time(alert["since_ms"])}
 
 
 def _recovery_lines(told: Mapping[str, Any]) -> list[dict[str, Any]]:

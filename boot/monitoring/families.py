@@ -213,7 +213,7 @@ def _store_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield _counter("node_log_lines_dropped", "Lines of the node's log without room.", dropped)
     store = said.get("store", {})
     for key, name, text in (
-        ("log_bytes", "store_bytes", "What the log takes on the disk."),
+        *((key, *_DISK[key]) for key in ("log_bytes", "pinned_bytes")),
         ("live_bytes", "store_live_bytes", "What of it is still needed."),
         ("segments", "segments", "Segments of the log."),
         ("history_bytes", "history_bytes", "What the history takes on the disk."),

@@ -8,6 +8,7 @@ listener_missing     what waits for a service that nobody offers
 certificate_expiring of those that hms.conf and security.toml name
 audit_broken         its chain of hashes, as the boot found it
 anchor_not_sent      number and hash of its last record did not go where audit_anchor says
+alert_not_told       the command of [alerts] fails
 debugger_allowed     allow_debugger lets other processes look into the node's memory
 copy_damaged         a replica's log has damaged bytes: hms switchover, then it is repaired
 policy_rejected      security.toml has a fault, or that of another node
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from hms.boot.counts import counted
+from hms.boot.monitoring.alert_command import NOT_TOLD
 from hms.boot.monitoring.certificates import ends_ms
 from hms.boot.sections import Alerts as Limits
 from hms.server.alerts import Alerts
@@ -54,6 +56,7 @@ class Parts:
     closed_for_memory: Callable[[], int] = int
     """So many connections since the boot."""
     anchor_not_sent: Callable[[], str] = _nothing
+    alert_not_told: Callable[[], str] = _nothing
     debugger_allowed: Callable[[], str] = _nothing
     copy_damaged: Callable[[], str] = _nothing
     policy_rejected: Callable[[], str] = _nothing
@@ -102,6 +105,7 @@ class PartsWatch:
         self._put("listener_missing", text, limits.listener_missing_s)
         self._put("audit_broken", parts.audit_broken())
         self._put("anchor_not_sent", parts.anchor_not_sent())
+        self._put(NOT_TOLD, parts.alert_not_told())
         self._put("debugger_allowed", parts.debugger_allowed())
         self._put("copy_damaged", parts.copy_damaged())
         self._put("policy_rejected", parts.policy_rejected())

@@ -4,12 +4,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hms.boot.sections.section import YEAR_S, Entry, Section
+from hms.boot import kinds
+from hms.boot.sections.section import YEAR_S, Entry, Section, key, reads
 
 __all__ = ["ALERTS", "Alerts"]
 
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Seconds = Annotated[float, Meta(ge=0, le=10 * YEAR_S)]
+Command = Annotated[tuple[str, ...], reads(kinds.command)]
 Count = Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
@@ -75,6 +77,10 @@ class Alerts(Entry, frozen=True, kw_only=True):
     """A process of a [server.NAME] has not served for so long: it ends again, or was given up."""
     listener_missing_s: Seconds = 10
     """Nobody has offered the service of a listener for so long."""
+    command: Annotated[
+        Command | None, key(otherwise="none: nobody is told", example=["/usr/local/bin/page"])
+    ] = None
+    """Run when an alert begins or ends: it gets begins or ends, node, alert, destination, text."""
 
 
 ALERTS = Section(("alerts",), Alerts, "[alerts]")

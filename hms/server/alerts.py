@@ -10,9 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["Alerts"]
+__all__ = ["Alerts", "Tell"]
 
 log = logging.getLogger("hms.alerts")
 
@@ -32,6 +32,17 @@ class _Condition:
     has_begun: bool = False
 
 
+class Tell(Protocol):
+    """Hears that an alert begins or ends; on the thread that looks."""
+
+    def __call__(self, *, begins: bool, name: str, destination: str, text: str) -> None:
+        """destination: "" for one of the node."""
+
+
+def _nobody(*, begins: bool, name: str, destination: str, text: str) -> None:
+    """Nobody hears of it."""
+
+
 class Alerts:
     """From any thread. clock: of seconds that never run backwards; clock_ms: for people."""
 
@@ -39,8 +50,9 @@ class Alerts:
         self,
         clock_ms: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
+        tell: Tell = _nobody,
     ) -> None:
-        self._clock, self._clock_ms = clock, clock_ms
+        self._clock, self._clock_ms, self._tell = clock, clock_ms, tell
         self._lock = threading.Lock()
         self._known: dict[Key, _Condition] = {}
         self._ended: deque[dict[str, Any]] = deque(maxlen=ENDED_MAX)
@@ -66,6 +78,7 @@ class Alerts:
         if begins is not None:
             extra = {"event": "alert_begins", "alert": name, "destination": destination}
             log.warning("alert %s begins%s: %s", name, _of(destination), begins, extra=extra)
+            self._tell(begins=True, name=name, destination=destination, text=begins)
 
     def clear(self, name: str, destination: str = "") -> None:
         """The condition is not there."""
@@ -79,6 +92,7 @@ class Alerts:
             self._ended.append(_row((name, destination), found) | {"until_ms": self._clock_ms()})
         extra = {"event": "alert_ends", "alert": name, "destination": destination}
         log.warning("alert %s ends%s after %d s", name, _of(destination), lasted_s, extra=extra)
+        self._tell(begins=False, name=name, destination=destination, text=found.text)
 
     def put(self, name: str, is_so: object, text: str, after_s: float = 0) -> None:
         """A condition of the node that is there, or is not."""

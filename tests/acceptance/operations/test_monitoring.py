@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from hms.testing import node as booted
 from tests.support.waiting import wait_until
 
 CONFIG = {
@@ -210,3 +211,26 @@ def test_top_shows_a_node_once_and_records_it(node, command, tmp_path):
     assert (code, view["messages"], view["node"]) == (0, 1, "node1")
     assert view["destinations"][0]["destination"] == "orders"
     assert len(record.read_text().splitlines()) == 2
+
+
+def test_a_command_is_told_of_an_alert_and_its_failure_is_one(tmp_path):
+    """Who has no Prometheus is woken too."""
+    told, script = tmp_path / "told", tmp_path / "page"
+    script.write_text(f'#!/bin/sh\necho "$1 $3 $4" >> {told}\n')
+    script.chmod(0o700)
+    alerts = {"unconsumed_queue_s": 1, "command": [str(script)]}
+    config = {"alerts": alerts, "hms": {"queue": {"orders": {}}}}
+    with booted(config=config) as node, hms.connect(node.address) as connection:
+        session = connection.session()
+        session.producer("orders").send(b"x")
+        begins, ends = (f"{what} unconsumed_queue queue:orders" for what in ("begins", "ends"))
+        wait_until(lambda: told.exists() and begins in told.read_text())
+        script.write_text("#!/bin/sh\nexit 3\n")
+        assert session.consumer("orders").receive(60).body == b"x"
+
+        def has_failed():
+            active = connection.administer("alert.list")["active"]
+            return any(one["alert"] == "alert_not_told" for one in active)
+
+        wait_until(has_failed)
+        assert ends not in told.read_text()
