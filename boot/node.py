@@ -51,8 +51,15 @@ from hms.boot.server_keys import make_server_keys
 from hms.boot.servers import Servers
 from hms.boot.standby import Taken, take_store
 from hms.boot.switching import Switching
+from hms.boot.syslog_output import SyslogOutput
 from hms.boot.withheld_variables import has_secrets, named_by_node
-from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
+from hms.client.core.log_lines import (
+    FORMAT_VARIABLE,
+    JOURNAL_TEXT,
+    JsonLines,
+    TextLines,
+    make_formatter,
+)
 from hms.client.core.log_output import LogOutput
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
@@ -738,7 +745,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compose.clock_ms.check()
         config = load(given.config)
         node = config.node(given.node)
-        output = _log_to_stderr(node.log_level, node.log_format, node.name)
+        output = _log_to_stderr(node.log_level, node.log_format, node.name, node.log_syslog)
         os.environ[FORMAT_VARIABLE] = node.log_format
         own_log = OwnLog(node, output, partial(_level_of, config.path, node.name))
         own_log.start()
@@ -854,10 +861,16 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _log_to_stderr(level: str | None, form: str = "TEXT", node: str = "") -> LogOutput:
-    output = LogOutput()
-    output.setFormatter(make_formatter(form, {"node": node, "boot": os.urandom(4).hex()}))
-    logging.basicConfig(level=level or "INFO", handlers=[output], force=True)
+def _log_to_stderr(
+    level: str | None, form: str = "TEXT", node: str = "", also_syslog: bool = False
+) -> LogOutput:
+    output, about = LogOutput(), {"node": node, "boot": os.urandom(4).hex()}
+    output.setFormatter(make_formatter(form, about))
+    outputs: list[logging.Handler] = [output]
+    if also_syslog:
+        outputs.append(SyslogOutput())
+        outputs[-1].setFormatter(JsonLines(about) if form == "JSON" else TextLines(JOURNAL_TEXT))
+    logging.basicConfig(level=level or "INFO", handlers=outputs, force=True)
     logging.getLogger("apscheduler").setLevel(logging.WARNING)
     return output
 

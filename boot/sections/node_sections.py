@@ -299,6 +299,8 @@ class Node(Named, frozen=True, kw_only=True):
     """How much it writes there."""
     log_format: Literal["TEXT", "JSON"] = "TEXT"
     """JSON: an event on each line, with its fields by name."""
+    log_syslog: bool = False
+    """The machine's system log gets each line too; without lines of server processes."""
     log_max_bytes: Annotated[Size, Meta(ge=0, le=1 << 40)] = 64 << 20
     """A log_file of this size is compressed and a new one begun. 0: never for its size."""
     log_age_s: Annotated[float, Meta(ge=0, le=10 * YEAR_S)] = 7 * DAY_S

@@ -13,7 +13,15 @@ from typing import Any
 
 from hms.client.core.log_output import ERRORS_FD, LogOutput
 
-__all__ = ["FORMAT_VARIABLE", "JsonLines", "TextLines", "is_journal", "make_formatter", "start_log"]
+__all__ = [
+    "FORMAT_VARIABLE",
+    "JOURNAL_TEXT",
+    "JsonLines",
+    "TextLines",
+    "is_journal",
+    "make_formatter",
+    "start_log",
+]
 
 FORMAT_VARIABLE = "HMS_LOG_FORMAT"
 """TEXT or JSON, for processes that the node starts."""

@@ -111,12 +111,20 @@ class LogOutput(logging.Handler):
 
     def _write(self, record: logging.LogRecord) -> None:
         try:
-            line = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+            line = self.line(record)
         except Exception:  # noqa: BLE001 - a wrong argument of a line, which Python tells of
             self.handleError(record)
             return
         if not self._is_caught_up() or not self._put(line):
             self._drop()
+
+    def line(self, record: logging.LogRecord) -> bytes:
+        """As it is written."""
+        return f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+
+    def write(self, data: bytes) -> int:
+        """How much of it was written; OSError: nothing."""
+        return os.write(self._fd, data)
 
     def _drop(self) -> None:
         self.dropped += 1
@@ -132,7 +140,7 @@ class LogOutput(logging.Handler):
         if self._untold and not self._rest:
             text, about = "%d lines were not written: %s", (self._untold, self._why)
             said = logging.LogRecord(_EVENT, logging.WARNING, "", 0, text, about, None)
-            if not self._put(f"{self.format(said)}\n".encode("utf-8", "backslashreplace")):
+            if not self._put(self.line(said)):
                 return False
             self._untold = 0
         return not self._rest
@@ -142,7 +150,7 @@ class LogOutput(logging.Handler):
         is_begun = False
         while data:
             try:
-                done = os.write(self._fd, data)
+                done = self.write(data)
             except OSError as fault:
                 self._why = fault.strerror or str(fault)
                 self._rest = data if is_begun else b""

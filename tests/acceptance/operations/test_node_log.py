@@ -2,12 +2,14 @@
 
 import json
 import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from hms.testing import node as booted
 from tests.support.project import ROOT
 from tests.support.waiting import wait_until
 
@@ -65,3 +67,33 @@ def test_logrotate_has_the_node_begin_a_new_file(node, tmp_path):
     found = CliRunner().invoke(main, ["log", "search", "--config", str(config)]).output
     assert found.startswith(before)
     assert found.count("begins anew") == 2
+
+
+def test_the_system_log_gets_each_line_too(tmp_path, monkeypatch):
+    """In the format of the log; a node with a system log that is away works."""
+    config = {"node": {"node1": {"log_syslog": True}}, "hms": {"queue": {"orders": {}}}}
+    heard = tmp_path / "heard"
+    listener = (
+        "import pathlib, socket, sys\n"
+        "ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\near.bind(sys.argv[1])\n"
+        "with pathlib.Path(sys.argv[2]).open('ab', buffering=0) as out:\n"
+        "    while True:\n        out.write(ear.recv(65536) + b'\\n')\n"
+    )
+    path = tmp_path / "log"
+    program = (
+        "import sys\nfrom hms.boot import node, syslog_output\n"
+        f"syslog_output.SyslogOutput.__init__.__defaults__ = ({str(path)!r},)\n"
+        "sys.exit(node.main(sys.argv[1:]))\n"
+    )
+    with booted(config=config) as running:  # there is none on this machine, or another's
+        assert running.stop() == 0
+        words = ["--config", str(running.config_file), "--node", running.name]
+        with subprocess.Popen([sys.executable, "-c", listener, str(path), str(heard)]) as ear:
+            wait_until(path.exists)
+            with subprocess.Popen([sys.executable, "-P", "-c", program, *words]) as node:
+                wait_until(lambda: heard.exists() and b"is ready" in heard.read_bytes())
+                node.terminate()
+                assert node.wait(60) == 0
+            wait_until(lambda: b"draining" in heard.read_bytes())
+            ear.kill()
+    assert b"<30>hms[" in heard.read_bytes()
