@@ -240,6 +240,8 @@ class Settling(Participant):
     def give_back(self, prefetched: PrefetchBuffer, *, is_session_open: bool = False) -> None:
         """The consumer closes. What was seen and not acknowledged comes again when the session
         closes; until then it may be acknowledged (CLIENT)."""
+        if self.file_held is not None and self.file_held[0] is prefetched:
+            self.file_seen()
         self.say(prefetched.say_seen())
         is_usable = self.link.state is State.UP and prefetched.error is None
         is_client = self.ack_mode is AckMode.CLIENT

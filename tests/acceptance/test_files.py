@@ -90,6 +90,21 @@ def test_a_file_among_many_is_not_done_with_before_it_was_saved(running, conn, s
     assert (tmp_path / "target.bin").read_bytes() == source.read_bytes()
 
 
+def test_a_file_that_was_not_saved_comes_again_flagged_when_its_consumer_is_closed(conn, tmp_path):
+    """The application has seen the message: it may have read all that it wanted of it."""
+    source = tmp_path / "a"
+    source.write_bytes(b"x")
+    with conn.session() as session:
+        session.producer("queue:q18").send(hms.Message.file(source))
+        with session.consumer("queue:q18") as consumer:
+            first = consumer.receive(timeout_s=WAIT_S)
+        again = session.consumer("queue:q18").receive(timeout_s=WAIT_S)
+        again.save(tmp_path / "b")
+
+    assert (first.message_id, first.redelivered) == (again.message_id, False)
+    assert again.redelivered
+
+
 @pytest.mark.parametrize("size", [0, 1, 4096, 262_144, 262_145])
 def test_a_file_of_any_size_comes_as_it_was(conn, tmp_path, size):
     """Also one without a byte, and one that ends with a block."""
