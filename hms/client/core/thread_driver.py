@@ -11,6 +11,7 @@ from typing import TypeVar
 from hms.client.core.background_thread import BackgroundThread
 from hms.client.core.connection_lock import ConnectionLock, make_lock, take_back
 from hms.client.core.connection_options import Options
+from hms.client.core.exit_settling import settle_at_exit
 from hms.client.core.fork_detection import forbid_in_child
 from hms.client.core.link import Link
 from hms.client.core.operations import FOREVER, Mark, Outside, Steps, Wait
@@ -44,6 +45,7 @@ class ThreadDriver:
         if main is not None:  # who waits for its answers waits there
             self.wake = main.wake_all
         forbid_in_child(self)
+        settle_at_exit(self)
 
     def run(self, steps: Steps[_T]) -> _T:
         """Drive an operation to its end."""
