@@ -1,5 +1,6 @@
 """Faults between sections of hms.conf: names that lead nowhere, things that two nodes share."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,7 @@ def _listen_fault(address: str, known: tuple[str, ...], *, is_secured: bool) -> 
 
 def _check_shared(nodes: list[Found], report: Report) -> None:
     for node in nodes:
+        _check_listen(node, report)
         if node.is_good("shared") and node.values["shared"]:
             _check_take_over(node, report)
     _check_unique(nodes, "store", lambda node: [node.values["store"]], report)
@@ -212,6 +214,12 @@ def _check_unique(
                 shown = str(Path(value)) if key != "listen" else value
                 text = f"{node.title} {key} {shown!r} is that of {owner.title} already"
                 report.add((*node.path, key), text)
+
+
+def _check_listen(node: Found, report: Report) -> None:
+    for address, count in Counter(map(_one_host, node.values["listen"])).items():
+        if count > 1 and node.is_good("listen"):
+            report.add((*node.path, "listen"), f"{node.title} listen {address!r} is there twice")
 
 
 def _one_host(address: str) -> str:

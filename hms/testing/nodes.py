@@ -214,6 +214,7 @@ def node(
     dictionaries, the sample's destinations if not given; serve: modules with services, each run in
     a server process; python_path: where those are found; command_prefix: runs the node under
     another program; nodes: so many form a cluster, `.nodes` has them all, the first one is given.
+    Messages have up to 1 MiB where config says neither segment_bytes nor max_message_bytes.
     """
     # Servers of a node that was killed may write there until they notice.
     with tempfile.TemporaryDirectory(prefix="hms-test-", ignore_cleanup_errors=True) as folder:

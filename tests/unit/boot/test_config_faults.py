@@ -163,6 +163,14 @@ def test_two_nodes_share_neither_port_nor_store(faults, second, what):
     assert bool(said) == (what is not None)
 
 
+@pytest.mark.parametrize("again", ["tcp://127.0.0.1:1", "tcp://localhost:1"])
+def test_an_address_stands_once_in_listen(faults, again):
+    """The boot failed, and told to look for another process that listens there."""
+    said = faults(f"[node.N1]\nlisten = ['tcp://127.0.0.1:1', {again!r}]\n")
+
+    assert said == ["2: [node.N1] listen 'tcp://127.0.0.1:1' is there twice"]
+
+
 def test_two_nodes_have_different_numbers(faults):
     """HMSINDEX begins every message id: with one number, ids would repeat."""
     said = faults("[node.N1]\n[node.N2]\nlisten = ['tcp://127.0.0.1:1']\n")
