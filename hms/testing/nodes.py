@@ -16,6 +16,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
+from hms.boot import kinds
+from hms.boot.sections import SECTIONS
 from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeStillStopping
 from hms.testing.clusters import make_cluster, node_names
 from hms.testing.ports import free_port
@@ -210,10 +212,11 @@ def node(
 ) -> Iterator[TestNode]:
     """Boot a real node on a free loopback port and end it with the block.
 
-    store: its directory, a private one if not given; config: TOML text, a file, or nested
-    dictionaries, the sample's destinations if not given; serve: modules with services, each run in
-    a server process; python_path: where those are found; command_prefix: runs the node under
-    another program; nodes: so many form a cluster, `.nodes` has them all, the first one is given.
+    store: its directory, a private one if not given; config: TOML text, a file, to whose folder
+    its paths are relative, or nested dictionaries, the sample's destinations if not given; serve:
+    modules with services, each run in a server process; python_path: where those are found;
+    command_prefix: runs the node under another program; nodes: so many form a cluster, `.nodes` has
+    them all, the first one is given.
     Messages have up to 1 MiB where config says neither segment_bytes nor max_message_bytes.
     """
     # Servers of a node that was killed may write there until they notice.
@@ -221,10 +224,10 @@ def node(
         where = Path(folder)
         running = TestNode(
             where,
-            Path(store) if store is not None else where / "store",
+            Path(store).absolute() if store is not None else where / "store",
             config,
             serve,
-            python_path,
+            [Path(one).absolute() for one in python_path],
             command_prefix,
             nodes,
         )
@@ -255,7 +258,23 @@ def _read(config: ConfigSource) -> dict[str, Any]:
         return _copy(config)
     if isinstance(config, str) and ("\n" in config or "[" in config or not config):
         return tomllib.loads(config)
-    return tomllib.loads(Path(config).read_text(encoding="utf-8"))
+    file = Path(config).absolute()
+    return _beside(file.parent, tomllib.loads(file.read_text(encoding="utf-8")))
+
+
+def _beside(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """With the paths of a file, which are relative to its folder, as absolute ones."""
+    for section in SECTIONS:
+        held = settings
+        for word in section.path:
+            held = held.get(word, {})
+        for entry in held.values() if section.is_named else [held]:
+            for key in section.keys:
+                if key.read is kinds.directory and key.name in entry:
+                    entry[key.name] = str(folder / entry[key.name])
+    for server in settings.get("server", {}).values():
+        server["python_path"] = [str(folder / one) for one in server.get("python_path", ["."])]
+    return settings
 
 
 def _copy(data: Mapping[str, Any]) -> dict[str, Any]:

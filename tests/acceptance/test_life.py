@@ -21,6 +21,16 @@ CONFIG = {
 }
 
 
+SERVICE = """
+from tpmon import service
+
+
+@service("COFFEE")
+def coffee(request):
+    return request.data
+"""
+
+
 @pytest.fixture
 def brisk(tmp_path):
     """A node that misses who is silent after 3 s: the other tests have none who is, and a busy
@@ -249,3 +259,29 @@ assert consumer.receive(timeout_s=60)
 print("received", flush=True)
 consumer.receive(timeout_s=60)
 """
+
+
+def test_paths_of_a_test_node_are_relative_to_where_the_test_runs(tmp_path, monkeypatch):
+    """The store was made in a private folder and went with the block, and no service was found."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services" / "bar.py").write_text(SERVICE)
+    given = {"store": "kept", "config": CONFIG, "serve": ["bar"], "python_path": ["services"]}
+    with hms.testing.node(**given) as node, hms.connect(node.address) as conn:
+        assert conn.call("COFFEE", b"black", timeout_s=60).data == b"black"
+        _send(node, "orders", [b"kept"])
+    with hms.testing.node(**given) as node:
+        assert [message.body for message in _take_all(node, "orders")] == [b"kept"]
+
+
+def test_paths_of_a_configuration_that_a_test_node_is_given_are_relative_to_it(tmp_path):
+    """As they are where the file is booted: a service lies beside it, and so do other files."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "bar.py").write_text(SERVICE)
+    (folder / "hms.conf").write_text(
+        '[node.n1]\nlog_file = "log/n1.log"\n[server.bar]\nmodule = "bar"\n'
+    )
+    with hms.testing.node(config=folder / "hms.conf") as node, hms.connect(node.address) as conn:
+        assert conn.call("COFFEE", b"black", timeout_s=60).data == b"black"
+        assert f'"{folder}/log/n1.log"' in node.config_file.read_text()
