@@ -1,5 +1,6 @@
 """Inquiry: a node that is silent while a request waits may have been replaced. The other replicas
-of its log are asked at once, over sockets of their own, instead of waiting for the heartbeat.
+of its log are asked at once, over sockets of their own, instead of waiting for the heartbeat. One
+that does not answer HELLO keeps nobody from them either.
 
 One that leads answers HELLO with WELCOME or CHALLENGE, one that follows says who does. Only a later
 epoch of the same log is a reason to leave: one that is slow, or cut off from this client alone, has
@@ -29,7 +30,7 @@ __all__ = ["ROUND_S", "SILENT_S", "Inquiry"]
 SILENT_S = 1.0
 """So long a request waits, and nothing is heard, until others are asked."""
 ROUND_S = 5.0
-"""They are asked once in so long."""
+"""They are asked once in so long; once in SILENT_S while HELLO is not answered."""
 ANSWER_S = 1.0
 LOOK_S = 0.02
 """How often their answers are looked for meanwhile."""
@@ -88,16 +89,19 @@ class Inquiry:
         self._told = ""
 
     def _next(self, now: float) -> float:
-        if self._link.state is not State.UP or not self._link.asked or self.waits_since == FOREVER:
+        is_up = self._link.state is State.UP
+        waits = self._link.asked if is_up else self._link.state is State.GREETING
+        if not waits or self.waits_since == FOREVER:
             self.is_due = False
             return FOREVER
-        due_at = max(self.waits_since + SILENT_S, self._asked_at + ROUND_S)
+        round_s = ROUND_S if is_up else SILENT_S
+        due_at = max(self.waits_since + SILENT_S, self._asked_at + round_s)
         if now < due_at:
             return due_at
         self._asked_at = now
         for address in self._loop.others():
             self._ask(address)
-        return now + (LOOK_S if self._asked else ROUND_S)
+        return now + (LOOK_S if self._asked else round_s)
 
     def _ask(self, address: str) -> None:
         secret = os.urandom(SECRET_BYTES)

@@ -7,6 +7,9 @@ _EARLY_S = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
 _NEXT_S = 0.1
 """Until the next address of a round: with three copies of a log one of them leads."""
 MEMBERS_AFTER_S = 30.0
+_PATIENCE_S = 1.0, 2.0, 5.0
+"""How long an address may say nothing, round by round: a machine that stands still or is lost keeps
+nobody from the others, and one that is only slow is waited for later. One alone has the longest."""
 
 
 class Attempts:
@@ -32,6 +35,13 @@ class Attempts:
     def address(self) -> str:
         """Where the next attempt goes."""
         return self._addresses[self._turn % len(self._addresses)]
+
+    @property
+    def patience_s(self) -> float:
+        """How long that one may say nothing."""
+        if len(self._addresses) == 1:
+            return _PATIENCE_S[-1]
+        return _PATIENCE_S[min(self._failed // len(self._addresses), len(_PATIENCE_S) - 1)]
 
     def learn(self, members: Sequence[str]) -> None:
         """Other nodes of the cluster, to be tried when none that was given answers for long: a

@@ -37,7 +37,7 @@ from hms.errors.tree import HmsError
 
 _LOGGER = logging.getLogger("hms.client")
 GREETING_S = 5.0
-"""How long a node may take to answer HELLO before the next address is tried."""
+"""How long a node may take until WELCOME, when it has said something."""
 LOOK_BACK_S = 30.0
 """How long, and at most a third of request_timeout_s, the log that may hold what is not confirmed
 is looked for at all the addresses, before another one is taken."""
@@ -98,6 +98,7 @@ class TransportLoop:
         self.lost_at = FOREVER
         """When the outage began; FOREVER while there is none."""
         self.greeting_until = FOREVER
+        self._dialed_at = -FOREVER
         self.ticks: list[tuple[float, Ticking]] = []
         self._shell = shell
         self._reconnect = options.reconnect
@@ -217,6 +218,8 @@ class TransportLoop:
         try:
             for parts in received:
                 self.link.receive(parts, now)
+            if received and self.greeting_until != FOREVER:
+                self.greeting_until = max(self.greeting_until, self._dialed_at + GREETING_S)
         except HmsError as error:
             self.lost(error)
         if self.link.state is State.UP and not self._was_up:
@@ -353,8 +356,10 @@ class TransportLoop:
 
     def leave(self, reason: str, addresses: Sequence[str]) -> None:
         """The node is silent, and another one leads: there, or at one of the next addresses."""
+        was_up = self.link.state is State.UP
         self.lost(reason)
-        self.attempts.pass_over()
+        if was_up:
+            self.attempts.pass_over()
         self.attempts.go_to(addresses, monotonic())
 
     def open(self, address: str) -> Transport:
@@ -370,6 +375,7 @@ class TransportLoop:
     def dial(self, now: float) -> None:
         """Try the address whose turn it is."""
         self.attempts.started()
+        patience_s = self.attempts.patience_s
         address = self.link.address = self.attempts.address
         self.link.is_private = address.startswith("ipc://") or self._keys is not None
         try:
@@ -377,9 +383,11 @@ class TransportLoop:
         except zmq.ZMQError as fault:
             self.lost(str(fault))
             return
-        self.greeting_until = now + GREETING_S
+        self._dialed_at, self.greeting_until = now, now + patience_s
         self._shell.watch(self.transport)
         self.link.greet(now)
+        if self.link.epoch_seen and not self._is_server:
+            self.inquiry.waits_since = now  # one of the others may lead by then
 
 
 def guarded(call: Callable[[], object]) -> object:

@@ -169,3 +169,45 @@ def test_who_tells_of_an_epoch_that_is_over_is_not_followed(epoch, where):
     loop.lost(hms.NotPrimary(**told, addresses="tcp://c:1"))
 
     assert loop.attempts.address == where
+
+
+def test_an_address_that_says_nothing_is_left_sooner_where_there_are_others():
+    """A machine that stands still kept a client for five seconds from the one that leads."""
+    attempts, alone = (Attempts(given, 1, 0) for given in (["a", "b"], ["a"]))
+    waited = []
+    for at in range(6):
+        waited.append(attempts.patience_s)
+        attempts.failed(float(at))
+    assert waited == [1, 1, 2, 2, 5, 5]
+    assert alone.patience_s == 5
+
+    attempts.begin(9.0)
+    assert attempts.patience_s == 1
+
+
+def test_who_is_left_is_not_tried_again_and_the_next_one_is_not_passed_over():
+    """Whether it was connected, or has not answered HELLO."""
+    link = Link(Hello(1))
+    loop = TransportLoop(link, ["tcp://a:1", "tcp://b:1", "tcp://c:1"], Options(), Shell())
+    up(link, log=LOG, epoch=3)
+    loop.leave("it was silent", ())
+    assert loop.attempts.address == "tcp://b:1"
+
+    link.greet(100.0)
+    loop.leave("it was silent", ())
+    assert loop.attempts.address == "tcp://c:1"
+
+
+def test_who_has_answered_hello_has_its_time_until_welcome(monkeypatch):
+    """Passwords are hashed meanwhile: a login takes longer than a look."""
+    link = Link(Hello(1))
+    loop = TransportLoop(link, ["tcp://a:1", "tcp://b:1"], Options(), Shell())
+    said = SimpleNamespace(receive=lambda: ["CHALLENGE"], send=lambda _: None)
+    monkeypatch.setattr(loop, "open", lambda _: said)
+    monkeypatch.setattr(link, "receive", lambda *_: None)
+
+    loop.dial(100.0)
+    assert loop.greeting_until == 101.0
+
+    loop.read(said)
+    assert loop.greeting_until == 105.0

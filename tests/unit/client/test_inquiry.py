@@ -117,6 +117,23 @@ def test_all_are_asked_at_once_after_a_second_and_again_after_five(asked):
     assert loop.left == []
 
 
+def test_whoever_does_not_answer_hello_is_left_for_one_that_leads_by_then(asked):
+    """A machine that stands still took the connection: the client was there for five seconds while
+    another one led. Nobody leads at first: they are asked again after a second."""
+    inquiry, loop, replicas = asked
+    loop.link.lose(hms.ConnectionLost(address="a", reason="cut"), is_final=False)
+    loop.link.greet(100.0)
+    inquiry.turn(100.0 + SILENT_S)
+    replicas[0].refuses(3, "")
+    turns(inquiry, 100.01 + SILENT_S, 99.99 + 2 * SILENT_S)
+    assert loop.left == []
+
+    inquiry.turn(100.0 + 2 * SILENT_S)
+    replicas[1].answers(*welcome(4))
+    wait_until(lambda: inquiry.turn(100.1 + 2 * SILENT_S) and loop.left)
+    assert loop.left[0][1] == [replicas[1].address]
+
+
 @pytest.mark.parametrize("why", ["heard", "answered", "lost"])
 def test_nobody_is_asked_where_nothing_waits_or_something_was_heard(asked, why):
     """The node is there, or there is nothing to be told."""
