@@ -1,7 +1,7 @@
 """hms replica: copies of a node's log on several machines."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -148,8 +148,8 @@ def _tell_members(
 @WATCH
 def status(target: Target, watch_s: float | None) -> None:
     """Show who leads, which copies count and what they have; while the arbiter does not answer,
-    what this machine knows. Exit code 1: there is one copy only, nobody leads, or nobody can tell.
-    """
+    what this machine knows. Exit code 1: at the machine that leads, no copy may be lost now; at one
+    that follows, it lacks something; one copy only counts, nobody leads, or nobody can tell."""
     if not again_and_again(lambda: _show_standing(target), watch_s):
         click.get_current_context().exit(1)
 
@@ -166,6 +166,7 @@ def _show_standing(target: Target) -> bool:
         return False
     now, leader = standing.configuration, standing.leader
     members = [one.name for one in now.members]
+    seen = _seen_here(config, node)
     said: dict[str, Any] = {
         "node": node.name,
         "log": now.log,
@@ -176,21 +177,21 @@ def _show_standing(target: Target) -> bool:
         "copies": now.copies,
         "promises": promises_needed(now),
         "copies_min": config.copies_min_of(node),
-        "is_protected": len(members) > 1,
+        "is_protected": len(members) > 1 and seen.is_protected,
         "removed": list(now.removed),
         "lossy": list(now.lossy),
         "set_aside": _set_aside(node),
         **own_copy(node, now),
     }
-    _show_copies(target, said, _rows(config, node))
-    return leader is not None and len(members) > 1
+    _show_copies(target, said, seen.rows)
+    return leader is not None and len(members) > 1 and seen.is_well
 
 
 def _show_alone(target: Target, fault: Exception) -> None:
     """What this machine knows of its own copy while the arbiter does not answer."""
     config, node = _node(target)
     said = {"node": node.name, "arbiter": str(fault), "set_aside": _set_aside(node)}
-    _show_copies(target, {**said, **own_copy(node, None)}, _rows(config, node))
+    _show_copies(target, {**said, **own_copy(node, None)}, _seen_here(config, node).rows)
 
 
 def _show_copies(target: Target, said: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -319,20 +320,32 @@ def _set_aside(node: "Node") -> list[str]:
     return aside_names(REAL_DISK, node.store) if node.store.is_dir() else []
 
 
-def _rows(config: "Config", node: "Node") -> list[dict[str, Any]]:
-    """What this machine's process knows."""
-    from hms.boot.roles import role_of  # noqa: PLC0415 - not for --help
+class _Seen(NamedTuple):
+    """What this machine's process knows. is_protected: as the one that leads knows it; members that
+    are away still count for replica_lost_s. is_well: a copy may be lost; or this one, which
+    follows, has everything."""
+
+    rows: list[dict[str, Any]]
+    is_protected: bool = True
+    is_well: bool = True
+
+
+def _seen_here(config: "Config", node: "Node") -> _Seen:
+    from hms.boot.cli.standbys import lag_of  # noqa: PLC0415 - not for --help
+    from hms.boot.roles import role_of  # noqa: PLC0415
     from hms.boot.supervise import find  # noqa: PLC0415
 
     process = find(node)
     if process is None:
-        return []
+        return _Seen([])
     if (waiting := role_of(node, process.pid)) is not None:
         row = {"replica": node.replica, "role": "standby", "waits_for": waiting["waits_for"]}
-        return [row]
+        lag = lag_of(config, node)
+        return _Seen([row | lag], is_well=lag["state"] == "IN_SYNC")
     own = Target(config.path, node.listen[0], node.name, is_json=False)
     said = own.administer("status")["replication"]
-    return [{"replica": node.replica, "role": "primary"}, *said["replicas"]]
+    rows = [{"replica": node.replica, "role": "primary"}, *said["replicas"]]
+    return _Seen(rows, said["is_protected"], said["is_protected"])
 
 
 def _node(target: Target) -> "tuple[Config, Node]":

@@ -12,7 +12,7 @@ from hms.boot.supervise import end_node, find
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
 
-__all__ = ["standby"]
+__all__ = ["lag_of", "standby"]
 
 ASK_S = 3.0
 """So long the replica that leads is asked how far behind this one is."""
@@ -30,7 +30,7 @@ def list_(target: Target) -> None:
     """List those of hms.conf that wait, what they wait for, and how far behind they are."""
     config = _config(target)
     rows = [
-        {**said, **_lag(config, node)}
+        {**said, **lag_of(config, node)}
         for node in target.nodes(config)
         if (said := _waiting(node)) is not None
     ]
@@ -47,7 +47,7 @@ def show(target: Target) -> None:
     config = _config(target)
     node = config.node(target.node_name)
     said = _required(node, "show", "hms status shows it.")
-    said |= _lag(config, node) | _copy(config, node)
+    said |= lag_of(config, node) | _copy(config, node)
     show_values(target, {**said, "log": str(node.log_file)}, times=("since",))
 
 
@@ -104,7 +104,7 @@ def _required(node: "Node", what: str, instead: str) -> dict[str, Any]:
     return said
 
 
-def _lag(config: "Config", node: "Node") -> dict[str, Any]:
+def lag_of(config: "Config", node: "Node") -> dict[str, Any]:
     """What the replica that leads knows of this one's copy; fault: why that is not known. Of a
     shared store nothing lags: it is read at the take-over."""
     said: dict[str, Any] = {"state": "", "lag_bytes": None, "lag_s": None, "fault": ""}

@@ -111,6 +111,26 @@ def test_a_standby_is_listed_shown_and_stopped_and_one_that_leads_is_not(tmp_pat
             assert connection.administer("status")["role"] == "active"
 
 
+@pytest.mark.timeout(240)
+def test_the_status_of_copies_is_bad_while_one_that_still_counts_is_away(tmp_path, etcd):
+    """It was good for a minute, so that whoever maintains one machine after the other took the next
+    one away."""
+    with machines(tmp_path, etcd.url, "a", "b", "c", replica_lost_s=86_400) as nodes, booted(nodes):
+        a, b, _ = nodes
+        wait_until(lambda: answer(a, "replica", "status")[0] == 0, WAIT_S)
+        wait_until(lambda: answer(b, "replica", "status")[0] == 0, WAIT_S)
+        code, said = answer(b, "replica", "status")
+        assert (said["replicas"][0]["state"], said["replicas"][0]["lag_bytes"]) == ("IN_SYNC", 0)
+
+        assert hms_command(b, "down", "--now")[0] == 0
+        code, said = wait_until(
+            lambda: (found := answer(a, "replica", "status"))[0] and found, WAIT_S
+        )
+        assert (said["members"], said["is_protected"]) == (["a", "b", "c"], False)
+        states = {row["replica"]: row.get("state") for row in said["replicas"]}
+        assert (code, states["b"], states["c"]) == (1, "AWAY", "IN_SYNC")
+
+
 @pytest.mark.timeout(300)
 def test_a_copy_is_compared_with_the_one_that_leads_to_the_byte(tmp_path, etcd):
     """It is the same; a flipped byte is found where it lies, and repaired as the command says."""
