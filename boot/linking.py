@@ -54,6 +54,7 @@ class Linking:
             wake=self._wake,
             on_key_learned=self._on_key_learned,
             refused=refused,
+            clock_ms=compose.clock_ms,
         )
         self._file = node.group.link_key_file
         self._keys = {

@@ -41,6 +41,7 @@ def _members(found: dict[str, Any]) -> list[dict[str, Any]]:
             "node": member["node"],
             "presence": links[member["node"]]["presence"],
             "heard_s_ago": links[member["node"]]["heard_s_ago"],
+            "clock_ahead_s": links[member["node"]].get("clock_ahead_s"),
             "offered": member["offered"],
             "lag_ms": member["lag_ms"],
             "moved_in": member["moved_in"],

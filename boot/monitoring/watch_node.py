@@ -2,12 +2,14 @@
 
 clock_stepped    the machine's clock moved by itself, also while the node was down if it went back;
                  it holds for ten minutes
+clock_differs    so does another node's, from this one's
 backup_overdue   no backup for too long, counted from the boot when there was none since
 ship_lag         somebody shipped what the log sealed, and has not for too long
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from hms.boot.sections import Alerts as Limits
 from hms.engine.engine import Engine
@@ -20,6 +22,8 @@ __all__ = ["NodeWatch"]
 STEP_SHOWN_S = 600
 MILLI = 1000
 NAMES_SHOWN = 5
+CLOCK_DIFFERS_AFTER_S = 10
+"""A machine that stood still hears late what was said."""
 
 
 class NodeWatch:
@@ -58,6 +62,20 @@ class NodeWatch:
         peers = () if engine.cluster is None else engine.cluster.peers.values()
         down = sorted(peer.name for peer in peers if not peer.is_up)
         put("peer_down", down, f"{_some(down)} cannot be reached", limits.peer_down_s)
+        links = {} if engine.cluster is None else engine.cluster.describe_links()
+        self._look_at_clocks(links.get("links", ()))
+
+    def _look_at_clocks(self, links: Iterable[Mapping[str, Any]]) -> None:
+        """At what the other nodes say of theirs. Nothing is decided by it, but what a message says
+        of when it was sent, and a time that an application gives, are by those clocks."""
+        most_s = self._limits.clock_differs_s
+        ahead = {str(one["node"]): one["clock_ahead_s"] or 0.0 for one in links}
+        found = [
+            f"the clock of {name} is {abs(by_s):,.1f} s {'ahead' if by_s > 0 else 'behind'}"
+            for name, by_s in sorted(ahead.items())
+            if abs(by_s) > most_s
+        ]
+        self._alerts.put("clock_differs", found, _some(found), CLOCK_DIFFERS_AFTER_S)
 
     def look(self) -> None:
         """At the clock, backups and resource managers."""

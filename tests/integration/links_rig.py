@@ -20,6 +20,7 @@ class LinkNode:
     """One node's links, and what they told."""
 
     def __init__(self, context, settings, clock, life=FIRST, on_key_learned=None):
+        self.ahead_ms = 0
         self.words, self.changes, self.told = [], [], []
         self.takes_words = True
         self.refused = RefusedConnections(is_audited=True)
@@ -31,6 +32,7 @@ class LinkNode:
             on_key_learned=on_key_learned or (lambda *_: None),
             clock=clock,
             refused=self.refused,
+            clock_ms=lambda: time.time_ns() // 1_000_000 + self.ahead_ms,
         )
         self.links.life = life
         self.links.open(context)

@@ -4,13 +4,20 @@ import contextlib
 import time
 from dataclasses import replace
 
+import msgspec
 import pytest
 import zmq
 
 from hms.engine.cluster.members import NOT_HEARD, Incarnation, PeerState
 from hms.server.links import receiver
 from hms.server.links.keys import KeyPair
-from hms.server.links.link_frames import HelloBody, LinkKind, encode_hello, link_frame
+from hms.server.links.link_frames import (
+    HelloBody,
+    LinkKind,
+    decode_hello,
+    encode_hello,
+    link_frame,
+)
 from tests.integration.links_rig import FIRST, FRAME_BYTES_MAX, Rig
 from tests.support.dead_ends import DeadEnds
 
@@ -382,3 +389,26 @@ def test_a_next_key_that_is_somebody_elses_or_none_is_not_learned(make_rig):
         heard = rig.nodes[2].link("n1")["frames_in"]
         rig.until(lambda heard=heard: rig.nodes[2].link("n1")["frames_in"] > heard + 2)
         assert rig.nodes[2].link("n1")["next_key"] == ""
+
+
+def test_nodes_tell_one_another_what_their_clocks_say(make_rig):
+    """Neither decides anything by it: the links stay up, and an operator is told."""
+    rig = make_rig(heartbeat_s=1.0)
+    first, second = rig.start(1), rig.start(2)
+    second.ahead_ms = 7_200_000
+    rig.until_up(1, 2)
+    assert first.link("n2")["clock_ahead_s"] is None  # one hello may have taken its time
+
+    rig.until(lambda: (first.link("n2")["clock_ahead_s"] or 0) > 7_199)
+    rig.until(lambda: (second.link("n1")["clock_ahead_s"] or 0) < -7_199)
+    assert {first.link("n2")["presence"], second.link("n1")["presence"]} == {"up"}
+
+    second.ahead_ms = 0
+    rig.until(lambda: abs(first.link("n2")["clock_ahead_s"]) < 600)
+
+
+def test_a_hello_of_a_release_before_says_nothing_of_a_clock():
+    """It is heard as ever; and so is one of a release that says more."""
+    body = msgspec.msgpack.decode(encode_hello(HelloBody("hms", "n2")))[:4]
+    assert decode_hello(msgspec.msgpack.encode(body)).clock_ms == 0
+    assert decode_hello(msgspec.msgpack.encode([*body, 5, "more"])).clock_ms == 5

@@ -48,6 +48,9 @@ class HelloBody(msgspec.Struct, frozen=True, array_like=True):
     """Where clients find it."""
     next_key: str = ""
     """The public key that it is going to show."""
+    clock_ms: int = 0
+    """What its clock says, for a difference that an operator is to be told of; nothing is decided
+    by it. 0 from a release before."""
 
 
 _KINDS = {int(kind): kind for kind in LinkKind}

@@ -1,5 +1,6 @@
 """What a node knows of its links, and what it counts of each."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from hms.engine.cluster.members import Incarnation
@@ -7,6 +8,8 @@ from hms.server.links.keys import KeyPair
 
 FRAMES_PER_S_MAX = 20_000
 """A node that sends more in a second is cut off for a while."""
+CLOCKS_KEPT = 8
+CLOCKS_MIN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +50,14 @@ class Heard:
     budget: int = FRAMES_PER_S_MAX
     shunned_until: float = 0.0
     addresses: tuple[str, ...] = ()
+    clocks_ms: deque[int] = field(default_factory=lambda: deque(maxlen=CLOCKS_KEPT))
+    """What its last hellos said less this node's clock when they were read."""
     received: list[tuple[Incarnation, bytes]] = field(default_factory=list)
+
+    @property
+    def ahead_s(self) -> float | None:
+        """By how much its clock is ahead of this node's: at least so much, as a hello takes its
+        time; so the one that took the least counts. None until some were heard."""
+        if len(self.clocks_ms) < CLOCKS_MIN:
+            return None
+        return max(self.clocks_ms) / 1000

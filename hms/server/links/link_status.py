@@ -21,6 +21,7 @@ def describe_link(
         "reason": member.reason,
         "last_error": member.last_error,
         "heard_s_ago": None if silent_s is None else round(silent_s, 3),
+        "clock_ahead_s": heard.ahead_s,
         "frames_in": heard.frames,
         "bytes_in": heard.size_bytes,
         "frames_out": sender.sent_frames,

@@ -67,15 +67,17 @@ class Links:
         on_key_learned: Callable[[str, str], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
         refused: RefusedConnections | None = None,
+        clock_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """refused: where it notes which nodes are not let in."""
+        """refused: where it notes which nodes are not let in; clock_ms: the node's, which the
+        others compare with theirs."""
         self._settings = settings
         self._refused = refused or RefusedConnections()
         self._on_word, self._on_change = on_word, on_change
         self._on_key_learned, self._wake = on_key_learned, wake
         self._next_key = ""
         self._rekeyed: deque[KeyPair] = deque()
-        self._clock = clock
+        self._clock, self._clock_ms = clock, clock_ms
         self.outbox: Outbox[tuple[int, bytes]] = Outbox(wake)
         self.life = NOBODY
         self._names = {peer.index: peer.name for peer in settings.peers}
@@ -94,7 +96,13 @@ class Links:
         peers = [(peer.index, peer.name) for peer in settings.peers]
         self.members = Members(own, peers, round(settings.heartbeat_s * 1000))
         self._hearing = LinkReceiver(
-            *(settings, self.members, self, self._on_word, self._on_key_learned, self._refused)
+            settings,
+            self.members,
+            self,
+            self._on_word,
+            self._on_key_learned,
+            self._refused,
+            self._clock_ms,
         )
         self._hearing.open(context)
         for peer in settings.peers:
@@ -198,6 +206,7 @@ class Links:
                 log.info("node %s is up, life %d.%d", name, *change.life)
             else:
                 log.warning("node %s is failed: %s", name, change.reason)
+                heard.clocks_ms.clear()  # it may come back with another one
                 self._senders[change.node].start_over(self.members.members[change.node].own_epoch)
             self._on_change(change)
             self._hello_at = 0.0  # the other one should know at once whom this one hears
@@ -218,7 +227,8 @@ class Links:
         """Say hello when it is time, fail the silent."""
         if now >= self._hello_at:
             is_said, settings = True, self._settings
-            body = HelloBody(settings.cluster, settings.name, settings.clients, self._next_key)
+            own = settings.cluster, settings.name, settings.clients, self._next_key
+            body = HelloBody(*own, self._clock_ms())
             payload = encode_hello(body)
             deaf = self.members.deaf(round(now * 1000))
             for index, sender in self._senders.items():

@@ -70,9 +70,11 @@ class LinkReceiver:
         on_word: Callable[[int, list[tuple[Incarnation, bytes]]], bool],
         on_key_learned: Callable[[str, str], None],
         refused: RefusedConnections,
+        clock_ms: Callable[[], int],
     ) -> None:
         self._refused = refused
         self._settings, self.members = settings, members
+        self._clock_ms = clock_ms
         self._on_key_learned = on_key_learned
         self._owner, self._on_word = owner, on_word
         self.heard = {peer.index: Heard() for peer in settings.peers}
@@ -205,7 +207,10 @@ class LinkReceiver:
         self._owner.changed(self.members.hello(said, pipe, round(now * 1000)))
         if self.members.members[envelope.node].presence is Presence.HEARD:
             self._owner.hello_soon(now + HELLO_BACK_S)
-        self.heard[envelope.node].addresses = tuple(body.addresses)
+        heard = self.heard[envelope.node]
+        heard.addresses = tuple(body.addresses)
+        if body.clock_ms:
+            heard.clocks_ms.append(body.clock_ms - self._clock_ms())
         if body.next_key and self.guard is not None and self.guard.learn(key_name, body.next_key):
             log.warning("node %s is going to show the key %s", key_name, body.next_key)
             self._on_key_learned(key_name, body.next_key)

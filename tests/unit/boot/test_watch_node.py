@@ -20,6 +20,7 @@ class Rig:
         self.resources = {}
         self.branches = []
         self.peers = {}
+        self.links = []
         self.clock = EvenClock(self.machine_ns, lambda: round(self.now_s * 1e9))
         self.alerts = Alerts(self.clock, lambda: self.now_s)
         self.watch = NodeWatch(
@@ -43,7 +44,8 @@ class Rig:
             branches=SimpleNamespace(in_doubt=lambda: self.branches),
             decisions=SimpleNamespace(decided={}),
         )
-        cluster = SimpleNamespace(peers=self.peers)
+        told = {"links": self.links}
+        cluster = SimpleNamespace(peers=self.peers, describe_links=lambda: told)
         self.watch.look_at_engine(SimpleNamespace(state=state, cluster=cluster))
         self.watch.look()
         return {one["alert"]: one["text"] for one in self.alerts.active()}
@@ -72,6 +74,21 @@ def test_a_peer_that_cannot_be_reached_is_an_alert(rig):
     assert rig.look() == {}
     assert rig.look(10) == {"peer_down": "node2 cannot be reached"}
     rig.peers[2].is_up = True
+    assert rig.look() == {}
+
+
+def test_nodes_whose_clocks_differ_are_named(rig):
+    """Two hours were told by nobody. Who has just come has said too little to tell."""
+    rig.links = [
+        {"node": "node2", "clock_ahead_s": 7200.0},
+        {"node": "node3", "clock_ahead_s": None},
+        {"node": "node4", "clock_ahead_s": -0.9},
+        {"node": "node5", "clock_ahead_s": -1.5},
+    ]
+    assert rig.look() == {}
+    said = "the clock of node2 is 7,200.0 s ahead, the clock of node5 is 1.5 s behind"
+    assert rig.look(10) == {"clock_differs": said}
+    del rig.links[3], rig.links[0]
     assert rig.look() == {}
 
 
