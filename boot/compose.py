@@ -112,7 +112,7 @@ def monitor(config: Config, node: Node) -> Monitor:
     }
     calls_bytes_max = min(CALL_BYTES_WAITING_MAX, node.max_memory_bytes // 4)
     calls_bytes_max = max(node.max_message_bytes, calls_bytes_max)
-    return Monitor(1, rules, round(node.blocktime * 1000), calls_bytes_max)
+    return Monitor(1, rules, round(node.blocktime * 1000), calls_bytes_max, node.name)
 
 
 def first_call(boot: bytes) -> int:

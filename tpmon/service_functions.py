@@ -149,7 +149,7 @@ class Registry:
     def remove(self, name: str) -> None:
         """Remove a service; ServiceNotFound."""
         if self._offers.pop(name, None) is None:
-            raise ServiceNotFound(service=name)
+            raise ServiceNotFound(service=name, at="this process")
         self.transactional.discard(name)
 
     def find(self, name: str) -> Handler:
@@ -164,7 +164,7 @@ class Registry:
         """All that is known of a service; ServiceNotFound."""
         offer = self._offers.get(name)
         if offer is None:
-            raise ServiceNotFound(service=name)
+            raise ServiceNotFound(service=name, at="this process")
         return offer
 
 

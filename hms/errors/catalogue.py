@@ -1679,12 +1679,13 @@ class DatabaseDriverMissing(TpSystem):
 
 
 class ServiceNotFound(TpNoEntry):
-    """HMS-6001: no server offers the service {service}."""
+    """HMS-6001: no server offers the service {service} at {at}."""
 
     number: ClassVar[int] = 6001
-    text: ClassVar[str] = "no server offers the service {service}"
+    text: ClassVar[str] = "no server offers the service {service} at {at}"
     cure_text: ClassVar[str] = (
-        "Start a server that has it: hms serve MODULE, or [server.NAME] in hms.conf."
+        "Start a server that has it there: hms serve MODULE, or [server.NAME] in hms.conf. "
+        "Another node may offer it: hms service list there."
     )
 
 

@@ -198,7 +198,7 @@ def test_an_unknown_service_is_tpenoent(node):
     """The catalogue's error comes from the node."""
 
     def refuse(head: CallHead, data: bytes):
-        raise hms.ServiceNotFound(service=head.service)
+        raise hms.ServiceNotFound(service=head.service, at="node n")
 
     answer_calls(node, refuse)
     with pytest.raises(hms.ServiceNotFound, match="NOWHERE"):

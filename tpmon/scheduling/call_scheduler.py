@@ -39,7 +39,10 @@ class CallScheduler:
         first_call: int,
         rules: Mapping[str, Rules],
         bytes_waiting_max: int = CALL_BYTES_WAITING_MAX,
+        node: str = "",
     ) -> None:
+        self.at = f"node {node}" if node else "this node"
+        """Where a service is not offered, for errors."""
         self._bytes_waiting_max = bytes_waiting_max
         self.effects: list[Effect] = []
         self.times = Times()

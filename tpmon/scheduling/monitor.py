@@ -49,7 +49,7 @@ class Monitor:
 
     first_call: the number of the first call; a node that boots again must not repeat numbers that
     a server may still be answering. rules: by service; block_ms: how long a call waits for which
-    neither caller nor service says it, 0 for ever.
+    neither caller nor service says it, 0 for ever; node: its name, for errors.
     """
 
     def __init__(
@@ -58,8 +58,9 @@ class Monitor:
         rules: Mapping[str, Rules] | None = None,
         block_ms: int = 0,
         bytes_waiting_max: int = CALL_BYTES_WAITING_MAX,
+        node: str = "",
     ) -> None:
-        calls = self._calls = CallScheduler(first_call, rules or {}, bytes_waiting_max)
+        calls = self._calls = CallScheduler(first_call, rules or {}, bytes_waiting_max, node)
         registry = self._registry = ServiceRegistry(calls)
         conversations = self._conversations = ConversationRelay(calls, registry)
         listeners = self._listeners = ListenerDispatch(calls, registry)
@@ -107,7 +108,7 @@ class Monitor:
         service = calls.services.get(head.service)
         if service is None or not (service.servers or service.is_offered):
             if not self._is_beginning:
-                raise ServiceNotFound(service=head.service)
+                raise ServiceNotFound(service=head.service, at=calls.at)
             service = self._registry.expect(head.service)
         if head.mode not in MODES:
             raise InvalidArgument(what="mode", detail=f"{head.mode} is no mode of a call")
@@ -252,7 +253,7 @@ class Monitor:
         if call.forwards > FORWARDS_MAX or call.head.mode:  # a conversation stays where it is
             self._calls.fail(call, ForwardLimit(count=call.forwards, service=head.forward))
         elif not self._registry.is_offered(head.forward):
-            self._calls.fail(call, ServiceNotFound(service=head.forward))
+            self._calls.fail(call, ServiceNotFound(service=head.forward, at=self._calls.at))
         else:
             call.head = InvokeHead(
                 head.forward,

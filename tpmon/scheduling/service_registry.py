@@ -67,7 +67,7 @@ class ServiceRegistry:
         ends, and another follows, for which calls wait."""
         server = self.servers.get(connection)
         if server is None or service not in server.services:
-            raise ServiceNotFound(service=service)
+            raise ServiceNotFound(service=service, at=self._calls.at)
         self.take_away(server, service, is_expected=is_expected)
 
     def group_of(self, connection: int) -> str:
@@ -200,7 +200,7 @@ class ServiceRegistry:
         for call in self._calls.take_out(
             lambda call: not call.origin.session and call.head.service == service.name
         ):
-            self._calls.fail(call, ServiceNotFound(service=service.name))
+            self._calls.fail(call, ServiceNotFound(service=service.name, at=self._calls.at))
         self._calls.forget_if_unused(service)
 
     def release_orphans(self) -> None:

@@ -71,11 +71,14 @@ def test_a_server_of_two_services_takes_the_call_that_waits_longest(rig):
 
 
 def test_a_call_of_a_service_that_nobody_offers_is_refused(rig):
-    """The caller learns it at once instead of by a timeout."""
+    """The caller learns it at once instead of by a timeout, and at which node: another one may
+    offer it."""
     with pytest.raises(ServiceNotFound):
         rig.call("ECHO")
 
     assert rig.effects() == []
+    with pytest.raises(ServiceNotFound, match="the service ECHO at node east"):
+        Rig(node="east").call("ECHO")
 
 
 def test_a_result_that_carries_an_error_or_another_rval_is_a_failure(rig):
