@@ -334,6 +334,7 @@ def _seen_here(config: "Config", node: "Node") -> _Seen:
     from hms.boot.cli.standbys import lag_of  # noqa: PLC0415 - not for --help
     from hms.boot.roles import role_of  # noqa: PLC0415
     from hms.boot.supervise import find  # noqa: PLC0415
+    from hms.errors.tree import HmsError  # noqa: PLC0415
 
     process = find(node)
     if process is None:
@@ -343,7 +344,11 @@ def _seen_here(config: "Config", node: "Node") -> _Seen:
         lag = lag_of(config, node)
         return _Seen([row | lag], is_well=lag["state"] == "IN_SYNC")
     own = Target(config.path, node.listen[0], node.name, is_json=False)
-    said = own.administer("status")["replication"]
+    try:
+        said = own.administer("status")["replication"]
+    except HmsError as fault:  # it begins, or ends
+        row = {"replica": node.replica, "role": "unknown", "fault": str(fault)}
+        return _Seen([row], is_protected=False, is_well=False)
     rows = [{"replica": node.replica, "role": "primary"}, *said["replicas"]]
     return _Seen(rows, said["is_protected"], said["is_protected"])
 

@@ -440,6 +440,7 @@ class Primary:
         """Have a replica count no more; the arbiter has it soon. ReplicaChangeRefused."""
         with self._changed:
             detail = "" if name in self._group.peers else self._unknown(name)
+            detail = detail or self._no_change
             if not detail:
                 detail = self._confirmation.remove(name, self._clock_s())
             self._changed.notify_all()
@@ -450,8 +451,10 @@ class Primary:
     def add(self, name: str, peers: Mapping[str, Peer]) -> None:
         """Have a replica count, when it has the whole log. peers: as hms.conf has them now.
         ReplicaChangeRefused."""
+        detail = self._no_change
         if name not in peers or name == self._group.me:
             detail = self._unknown(name) if name not in peers else "it leads"
+        if detail:
             node = self._group.node
             raise ReplicaChangeRefused(node=node, replica=name, change="added", detail=detail)
         with self._changed:
@@ -459,6 +462,13 @@ class Primary:
             self._socket.let_in(peers.values())
             self._confirmation.add(name)
             self._changed.notify_all()
+
+    @property
+    def _no_change(self) -> str:
+        """Why the arbiter could be told of none: it would be made when that is back, which may be
+        after hours; "" when it answers."""
+        fault = self._arbiter_fault
+        return f"the arbiter could not be told of it: {fault}" if fault else ""
 
     def _unknown(self, name: str) -> str:
         return f"hms.conf of {self._group.me} has no [replica.{name}] of this node"

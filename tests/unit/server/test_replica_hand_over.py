@@ -184,6 +184,25 @@ def test_an_arbiter_that_does_not_answer_for_a_lease_ends_no_term_that_copies_pr
     assert pair.primary.describe()["arbiter"] == "does not answer"
 
 
+@pytest.mark.parametrize("change", ["remove", "add"])
+def test_copies_are_not_changed_later_when_the_arbiter_is_back(pair, change):
+    """The command had waited for a minute in vain, and its operator had gone home."""
+
+    def is_away():
+        raise ArbiterUnavailable(endpoint="etcd", detail="timed out")
+
+    arbiter, primary = pair.primary._arbiter, pair.primary
+    primary._arbiter = SimpleNamespace(renew=is_away, close=lambda: None)
+    pair.passes(LEASE_S / 3)
+    order = {"remove": lambda: primary.remove("a"), "add": lambda: primary.add("a", {"a": None})}
+    with pytest.raises(ReplicaChangeRefused, match="the arbiter could not be told of it"):
+        order[change]()
+
+    primary._arbiter = arbiter
+    pair.passes(LEASE_S / 3)
+    assert pair.members() == ["a", "b"]
+
+
 def test_a_term_that_neither_arbiter_nor_copies_prove_ends(pair):
     """Another copy may lead by now."""
 
