@@ -68,6 +68,17 @@ def _check_node(node: Found, own: list[Found], has_arbiter: bool, report: Report
     if own and (node.values["copies_min"] or 0) > len(own):
         text = f"{node.title} copies_min is above the number of its replicas, {len(own)}"
         report.add((*node.path, "copies_min"), text)
+    _check_silence(node, report)
+
+
+def _check_silence(node: Found, report: Report) -> None:
+    """One that was taken off for its silence, and is not yet away, would be taken in by turns."""
+    timeout_s, lost_s = node.values["replica_timeout_s"], node.values["replica_lost_s"]
+    if node.is_good("replica_timeout_s", "replica_lost_s") and timeout_s > lost_s:
+        word = "replica_timeout_s" if "replica_timeout_s" in node.given else "replica_lost_s"
+        text = f"a replica is away after {timeout_s:g} s, and counts no more after {lost_s:g}"
+        cure = "replica_lost_s is at least replica_timeout_s"
+        report.add((*node.path, word), f"{node.title} {word}: {text}: {cure}")
 
 
 def _check_alone(node: Found, every: list[Found], names: list[str], report: Report) -> None:

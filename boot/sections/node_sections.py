@@ -127,7 +127,7 @@ class Node(Named, frozen=True, kw_only=True):
     replica_timeout_s: Annotated[float, Meta(ge=0.5, le=3600)] = 2
     """A replica that is silent for so long counts no more, when a confirmation waits for it."""
     replica_lost_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
-    """The same when nothing waits."""
+    """The same when nothing waits; at least as long."""
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = 30
     """How long what was begun has to end before another replica leads as planned."""
     failback: Literal["MANUAL", "AUTO"] = "MANUAL"

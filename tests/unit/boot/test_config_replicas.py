@@ -72,6 +72,11 @@ def test_two_replicas_and_an_arbiter_are_a_node(tmp_path):
             "node N has 9 replicas: there can be two to 7",
         ),
         ({"node": "copies_min = 3"}, "copies_min is above the number of its replicas, 2"),
+        (
+            {"node": "replica_timeout_s = 61"},
+            "replica_timeout_s: a replica is away after 61 s, and counts no more after 60",
+        ),
+        ({"node": "replica_lost_s = 1"}, "replica_lost_s is at least replica_timeout_s"),
         ({"node": "copies_min = 0"}, "copies_min: 0 is out of range"),
         ({"node": 'confirm = "SOME"'}, "confirm: "),
     ],
