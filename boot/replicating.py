@@ -138,7 +138,8 @@ def lead(
         try:
             state = _state(arbiter, group, config, node)
             about = group.me, state.copy_id, state.starts + 1, state.promised, state.log
-            leadership = Leadership(*about, group.lease_s)
+            checks_s = node.failover_check_count * node.failover_check_timeout_s
+            leadership = Leadership(*about, group.lease_s, checks_s)
             until_opened.callback(Held(group).close)
             door = _door(config, node, leadership)
             until_opened.callback(door.close)

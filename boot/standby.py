@@ -141,13 +141,14 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
 def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:
     generations, node_time = Generations(node.store), NodeTime()
     seen, since = generations.look(), time.monotonic()
+    silent_s = node.lease_s + node.failover_check_count * node.failover_check_timeout_s
     while True:
         if seen.beat:
             node_time.saw(seen.beat, time_in(seen.beat))
         folder = generations.claim_free(seen)
         may_wait = waits or not generations.is_locked(seen)
-        if folder is None and may_wait and time.monotonic() - since >= node.lease_s:
-            log.warning("the owner of %s has been silent for %g s", node.store, node.lease_s)
+        if folder is None and may_wait and time.monotonic() - since >= silent_s:
+            log.warning("the owner of %s has been silent for %g s", node.store, silent_s)
             folder = generations.claim(seen)
         if folder is not None:
             node_time.go_on(compose.clock_ms)  # before the first beat, which tells it

@@ -114,6 +114,10 @@ class Node(Named, frozen=True, kw_only=True):
     """Other machines mount the store too: hms boot --standby waits there to take it over."""
     lease_s: Annotated[float, Meta(ge=3, le=120)] = 5
     """How long the owner of a shared store may be silent before a standby takes it over."""
+    failover_check_timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 5
+    """How long each further check of a silent owner or primary takes."""
+    failover_check_count: Annotated[int, Meta(ge=0, le=1000)] = 0
+    """So many further checks have to fail, behind lease_s, before another machine takes over."""
     replica: Annotated[
         Name | None, key(otherwise="none: the node has one copy of its log", example="a")
     ] = None

@@ -47,10 +47,18 @@ class Leadership:
     """One copy, in one start of its process. Times are seconds of one clock of this machine."""
 
     def __init__(
-        self, me: str, copy_id: str, start: int, promised: int, log: str, lease_s: float
+        self,
+        me: str,
+        copy_id: str,
+        start: int,
+        promised: int,
+        log: str,
+        lease_s: float,
+        checks_s: float = 0.0,
     ) -> None:
+        """checks_s: how long the primary is looked for behind a lease, before a campaign."""
         self.me, self.copy_id, self.start, self.log = me, copy_id, start, log
-        self.lease_s = lease_s
+        self.lease_s, self._checks_s = lease_s, checks_s
         self.role = Role.FOLLOWING
         self.promised = promised
         """No frame of a lower epoch is accepted; durable before anything is answered."""
@@ -79,7 +87,15 @@ class Leadership:
 
     def is_silent(self, now_s: float) -> bool:
         """The primary has said nothing for a lease, or that it stops."""
-        return self.is_left or now_s - max(self._heard_s, self._begun_s) >= self.lease_s
+        return self.is_left or self._silence_s(now_s) >= self.lease_s
+
+    def _silence_s(self, now_s: float) -> float:
+        return now_s - max(self._heard_s, self._begun_s)
+
+    def _is_given_up(self, now_s: float) -> bool:
+        """It is silent, and the checks behind the lease have failed: it was joined again and again
+        meanwhile, and any word of it would have been heard."""
+        return self.is_left or self._silence_s(now_s) >= self.lease_s + self._checks_s
 
     def decide(self, standing: Standing | None, now_s: float) -> Follow | Campaign:
         """What is to be done, as the arbiter stands. ReplicaUnknown, ReplicaWentBack."""
@@ -117,7 +133,7 @@ class Leadership:
         if not preferred and now_s < self._waits_until_s:
             return Follow(now.primary, "other copies (which may take over first)")
         self.handed_by = now.primary if preferred else ""
-        is_free = preferred or now.primary == self.me or not others or self.is_silent(now_s)
+        is_free = preferred or now.primary == self.me or not others or self._is_given_up(now_s)
         return Campaign(now.version) if is_free else Follow(now.primary, f"{now.primary} (silent)")
 
     def member_of(self, now: Configuration) -> Member | None:

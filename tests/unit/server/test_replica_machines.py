@@ -77,8 +77,8 @@ def frame(said, data=b"", **changes):
     return [encode(Envelope(**{**given, **changes})), data]
 
 
-def copy(*, me="b", start=8, promised=3, copy_id="2" * 32):
-    made = Leadership(me, copy_id, start, promised, LOG, lease_s=5)
+def copy(*, me="b", start=8, promised=3, copy_id="2" * 32, checks_s=0.0):
+    made = Leadership(me, copy_id, start, promised, LOG, lease_s=5, checks_s=checks_s)
     made.begin(100)
     return made
 
@@ -137,6 +137,20 @@ def test_a_copy_campaigns_when_nobody_leads_and_the_primary_is_silent():
     one.heard(110)
     one.left()
     assert one.decide(standing(), 110) == Campaign(5)
+
+
+def test_further_checks_put_off_a_campaign_and_no_promise():
+    """A silent machine is given more time; one whose process has ended is not."""
+    one = copy(checks_s=10)
+    one.heard(104)
+
+    assert isinstance(one.decide(standing(), 118.9), Follow)
+    assert one.may_promise(4, "c", 1, 109)  # another machine may have counted differently
+    assert one.decide(standing(), 119) == Campaign(5)
+
+    one.heard(120)
+    one.left()
+    assert one.decide(standing(), 120) == Campaign(5)
 
 
 def test_a_copy_does_not_wait_for_one_whose_process_has_ended():
