@@ -199,6 +199,10 @@ class Leadership:
         """What needs no record may be answered."""
         return self.role is Role.LEADING and now_s - self._proved_s < self.lease_s
 
+    def proof_left_s(self, now_s: float) -> float:
+        """For how long what was proved last holds."""
+        return max(0.0, self._proved_s + self.lease_s - now_s)
+
     def saw(self, epoch: int) -> None:
         """Somebody knows this epoch: a higher one ends this term for good."""
         self.seen = max(self.seen, epoch)

@@ -208,7 +208,7 @@ class Primary:
         self._blocked_since_s: float | None = None
         self._arbiter_fault = ""
         """Why it did not answer last."""
-        self.epoch = granted.epoch
+        self.epoch, self._began_s = granted.epoch, clock_s()
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
         """Who keeps the lease and the members waits here."""
@@ -364,10 +364,13 @@ class Primary:
     def describe(self) -> dict[str, Any]:
         """For the status."""
         with self._changed:
-            now = self._confirmation.now
+            now, at_s = self._confirmation.now, self._clock_s()
             return {
                 "replica": self._group.me,
                 "epoch": self.epoch,
+                "cause": self._cause,
+                "leads_for_s": round(at_s - self._began_s, 1),
+                "lease_left_s": round(self._leadership.proof_left_s(at_s), 1),
                 "members": [one.name for one in now.members],
                 "copies": now.copies,
                 "version": now.version,
@@ -386,6 +389,7 @@ class Primary:
         """Each copy that came since this one leads."""
         rows = self._confirmation.describe(self._clock_s())
         links = {one.member.copy_id: one for one in list(self._links.values())}
+        formats = {copy_id: sorted(one.formats) for copy_id, one in links.items()}
         lags = {copy_id: one.lag_bytes for copy_id, one in links.items()}
         left = {copy_id: self._left_to_apply(one) for copy_id, one in links.items()}
         return [
@@ -393,6 +397,7 @@ class Primary:
                 **row,
                 "lag_bytes": lags.get(str(row["copy"]), 0),
                 "to_apply_bytes": left.get(str(row["copy"])),
+                "formats": formats.get(str(row["copy"]), []),
             }
             for row in rows
         ]
@@ -556,10 +561,13 @@ class Primary:
     def follow_configurations(self, told: Callable[[str], None]) -> None:
         """Have each configuration told that holds from now on, this one first."""
         self._on_configured = told
+        told(self._told(self._confirmation.now, self._cause))
+
+    @property
+    def _cause(self) -> str:
+        """Why this copy leads."""
         before = self._leadership.handed_by
-        told(
-            self._told(self._confirmation.now, f"handed over by {before}" if before else "campaign")
-        )
+        return f"handed over by {before}" if before else "campaign"
 
     def _told(self, now: Configuration, cause: str) -> str:
         names = ", ".join(one.name for one in now.members)

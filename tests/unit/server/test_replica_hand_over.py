@@ -184,6 +184,22 @@ def test_an_arbiter_that_does_not_answer_for_a_lease_ends_no_term_that_copies_pr
     assert pair.primary.describe()["arbiter"] == "does not answer"
 
 
+def test_the_status_says_why_this_copy_leads_and_for_how_long_that_is_proved(pair):
+    """Of a lease that is not renewed less is left each second."""
+    said = pair.primary.describe()
+    assert said["cause"] == "campaign"
+    assert 0 < said["lease_left_s"] <= LEASE_S
+    (row,) = said["replicas"]
+    assert row["formats"] == [3]
+
+    pair.now_s += LEASE_S / 2
+    later = pair.primary.describe()
+    assert later["leads_for_s"] == said["leads_for_s"] + LEASE_S / 2
+    assert later["lease_left_s"] < said["lease_left_s"]
+    pair.now_s += LEASE_S
+    assert pair.primary.describe()["lease_left_s"] == 0
+
+
 @pytest.mark.parametrize("change", ["remove", "add"])
 def test_copies_are_not_changed_later_when_the_arbiter_is_back(pair, change):
     """The command had waited for a minute in vain, and its operator had gone home."""
