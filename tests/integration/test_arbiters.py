@@ -404,6 +404,15 @@ def test_one_that_is_not_reached_says_nothing(make):
     assert not one.renew()
 
 
+def test_why_an_etcd_is_not_reached_is_told_without_its_client():
+    """It was 200 characters of pools and retries, in each line of the log and each alert."""
+    one = EtcdArbiter(["http://127.0.0.1:1"], "d", "n", LEASE_S)
+    with pytest.raises(ArbiterUnavailable) as told:
+        one.read()
+    said = "Failed to establish a new connection: [Errno 111] Connection refused"
+    assert told.value.fields["detail"] == said
+
+
 def test_a_lease_that_could_not_be_given_to_another_is_when_it_is_asked_again(etcd):
     """Else whoever is first leads when it ends, perhaps the one that handed over."""
     one = EtcdArbiter([etcd.url], "d", "again", LEASE_S)

@@ -11,6 +11,7 @@ means that nobody knows, the next call goes to the next one.
 
 import base64
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -30,13 +31,15 @@ from hms.server.arbiter.interface import (
 )
 from hms.server.arbiter.watching import watch_with
 
-__all__ = ["EtcdArbiter", "Tls", "check_version", "client_of"]
+__all__ = ["EtcdArbiter", "Tls", "check_version", "client_of", "reason_of"]
 
 API: Final = "/v3/"
 Tls = tuple[str | None, str | None, str | None]
 """Files: the authority's certificate, the client's own, its key."""
 NO_TLS: Final[Tls] = (None, None, None)
 LIMIT_MIN_S: Final = 0.5
+_POOL: Final = re.compile(r"^HTTPS?Connection(Pool)?\([^)]*\): ")
+"""What the HTTP client says before the fault: the endpoint, which is told already."""
 _NO_LEASE: Final = "requested lease not found"
 _LEAST, _BAD = (3, 4, 0), ((3, 5, 0), (3, 5, 2))
 
@@ -236,8 +239,7 @@ class EtcdArbiter:
             endpoint = self._endpoint
             self.close()
             self._turn += 1
-            detail = " ".join(str(error).split())[:300] or type(error).__name__
-            raise ArbiterUnavailable(endpoint=endpoint, detail=detail) from error
+            raise ArbiterUnavailable(endpoint=endpoint, detail=reason_of(error)) from error
 
     def _connected(self) -> Any:
         """The client of a member that answers: nothing was asked yet, so the next one is tried. All
@@ -314,3 +316,10 @@ def _absent(key: str) -> dict[str, Any]:
 def _unchanged(found: Any) -> dict[str, Any]:
     revision = found["mod_revision"]
     return {"key": found["key"], "target": "MOD", "result": "EQUAL", "mod_revision": revision}
+
+
+def reason_of(error: Exception) -> str:
+    """The fault in one line, without what the HTTP client wraps it in."""
+    about = error.args[0] if error.args else None
+    text = " ".join(str(getattr(about, "reason", None) or error).split())
+    return _POOL.sub("", text)[:300] or type(error).__name__

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hms.errors.catalogue import ArbiterUnsuitable
-from hms.server.arbiter.etcd import Tls, check_version, client_of
+from hms.server.arbiter.etcd import Tls, check_version, client_of, reason_of
 from hms.server.arbiter.examination import (
     CHECK_NAME,
     Endpoint,
@@ -79,7 +79,7 @@ class _Member:
             role = self._role(self._ask("maintenance/status", {}))
             _, taken_s = timed(lambda: self._ask("kv/range", {"key": _coded(CHECK_NAME)}))
         except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing
-            return Endpoint(self._endpoint, fault=_said(error))
+            return Endpoint(self._endpoint, fault=reason_of(error))
         finally:
             self.close()
         settings = {"keeps": "each write synced by a majority"}
@@ -101,7 +101,7 @@ class _Member:
         except Exception as error:  # noqa: BLE001 - kinds of faults are not told apart
             why = "it could not be asked further"
             cure = "Look whether it runs and is reached from here, and what its log says."
-            yield Finding(self._endpoint, "reach", Verdict.FAIL, _said(error), why, cure)
+            yield Finding(self._endpoint, "reach", Verdict.FAIL, reason_of(error), why, cure)
 
     def _version(self) -> tuple[str, str]:
         client = self._client
@@ -250,7 +250,3 @@ class _Member:
 
 def _coded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
