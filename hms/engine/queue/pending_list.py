@@ -103,16 +103,20 @@ class PendingList:
         """All that a boot found here, in any order: messages, and batches as they lie in the log.
         Nothing was here before."""
         messages.sort(key=_seq)
-        start = 0
+        start = count = size_bytes = 0
+        add_packed = self._ready.add_packed
         for block in sorted(packed, key=attrgetter("first_seq")):
-            end = bisect_left(messages, block.first_seq, lo=start, key=_seq)
-            self.add(messages[start:end])
-            self._ready.add_packed(block)
-            self.waiting_count += block.count
-            self.size_bytes += block.size_bytes
-            self.totals.messages += block.count
-            self.totals.bytes += block.size_bytes
-            start = end
+            if start < len(messages) and messages[start].seq < block.first_seq:
+                end = bisect_left(messages, block.first_seq, lo=start, key=_seq)
+                self.add(messages[start:end])
+                start = end
+            add_packed(block)
+            count += block.count
+            size_bytes += block.size_bytes
+        self.waiting_count += count
+        self.size_bytes += size_bytes
+        self.totals.messages += count
+        self.totals.bytes += size_bytes
         self.add(messages[start:])
 
     def put_back(self, message: StoredMessage, deliveries: int, attempts: int) -> None:
