@@ -18,13 +18,22 @@ from typing import Final
 
 from hms.boot.recovering import RUNS_OF, Applied
 from hms.engine.engine import Engine
+from hms.errors.catalogue import StoreCorrupt
 from hms.errors.tree import HmsError
 from hms.store.interface import StoredRecord
 from hms.store.journal.confirmed_place import NOTHING, Place
-from hms.store.journal.disk import Disk
+from hms.store.journal.disk import READ, Disk
 from hms.store.journal.growing_log import GrowingLog, is_in_log
 from hms.store.journal.record_fetch import Fetch
-from hms.store.journal.segment_walk import ReadUpTo
+from hms.store.journal.recovery import alone_records
+from hms.store.journal.segment_walk import (
+    PINNED_SUFFIX,
+    ReadUpTo,
+    Walk,
+    opened,
+    read_info,
+    segment_file,
+)
 
 __all__ = ["HotStandby"]
 
@@ -49,6 +58,7 @@ class HotStandby:
         self._applied: Applied | None = None
         self._fetch: Fetch | None = None
         self._records: Iterator[StoredRecord] = iter(())
+        self._pinned: Iterator[None] | None = None
         self._until, self._is_there = NOTHING, True
         """The place up to which it applies now, and whether it is there."""
         self._free_at = self._hurries_until = 0.0
@@ -62,9 +72,12 @@ class HotStandby:
             self._free_at = began
         if began < self._free_at and not (is_idle and self._applied is not None):
             return False
-        if confirmed == self._until and self._is_there:
+        has_all = confirmed == self._until and self._is_there
+        if has_all and not (is_idle and self._lacks_pinned):
             return False
         try:
+            if has_all:
+                return self._read_pinned(began + SLICE_S)
             self._slice(confirmed, began + SLICE_S)
         except Exception as fault:  # noqa: BLE001 - the log is read at the take-over
             why = f"{type(fault).__name__}: {fault}"
@@ -134,6 +147,37 @@ class HotStandby:
                 return False
         return True
 
+    @property
+    def _lacks_pinned(self) -> bool:
+        is_begun = self._pinned is not None
+        return is_begun or (self._applied is not None and self._applied.has_unread)
+
+    def _read_pinned(self, until_s: float) -> bool:
+        """What lies behind the log, which a take-over would have to read; whether there is more."""
+        assert self._applied is not None
+        if self._pinned is None:
+            self._pinned = self._applied.read_pinned(self._pinned_records)
+        gc.disable()  # as in _slice()
+        try:
+            for _ in self._pinned:
+                if time.monotonic() >= until_s:
+                    return True
+            self._pinned = None
+        finally:
+            gc.freeze()
+            gc.enable()
+        return False
+
+    def _pinned_records(self, number: int) -> Iterator[StoredRecord]:
+        """Of a segment that has left the log; LookupError for one that cannot be read here."""
+        file = segment_file(self._folder, number, PINNED_SUFFIX)
+        try:
+            info = read_info(self._disk, file, number, is_last=False)
+            with opened(self._disk, file, READ) as fd:
+                yield from alone_records(Walk(self._disk, fd, info), info, RUNS_OF)
+        except (OSError, StoreCorrupt) as fault:
+            raise LookupError(number) from fault
+
     def _begin(self) -> None:
         self._fetch = Fetch(self._disk, self._folder)
         self._applied = Applied(self._make_engine(), self._fetch)
@@ -148,7 +192,8 @@ class HotStandby:
         if self._fetch is not None:
             self._fetch.close()
         self._applied = self._log = self._fetch = None
-        self._records, self._until, self._is_there = iter(()), NOTHING, True
+        self._records, self._pinned, self._until = iter(()), None, NOTHING
+        self._is_there = True
         if had:  # its engine is in cycles, and _slice() has frozen it: it would stay for ever
             gc.unfreeze()
             gc.collect()

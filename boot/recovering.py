@@ -86,6 +86,15 @@ class Applied:
         self._recovery.apply(kind, payload, position)
         self.records += events if kind & RUN else 1
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether there is something for read_pinned()."""
+        return self._recovery.has_unread
+
+    def read_pinned(self, pinned: PinnedReader) -> Iterator[None]:
+        """As of Recovery."""
+        return self._recovery.read_pinned(pinned)
+
     def goes_on(self, pinned: PinnedReader, read: BodyReader) -> Recovery:
         """With the records of the rest; what it reads again comes from the store from now on."""
         self._read_pinned, self._read = pinned, read

@@ -100,6 +100,10 @@ class LoggedPlace:
             if at < len(seqs) and seqs[at] < block.last_seq and block.first_id in self._packed:
                 self._open(block)
 
+    def has(self, block: Unopened) -> bool:
+        """Whether it stands here, unopened."""
+        return self._packed.get(block.first_id) is block
+
     def drop(self, block: Unopened) -> None:
         """An unopened batch gives way to what its messages are told as."""
         del self._packed[block.first_id]

@@ -40,7 +40,9 @@ __all__ = [
     "no_pinned",
     "pinned_messages",
     "resolve",
+    "resolve_of",
     "take_batches",
+    "take_batches_of",
 ]
 
 PinnedReader = Callable[[int], Iterable[tuple[int, int, int, memoryview, int]]]
@@ -135,24 +137,58 @@ def take_batches(
     first message's bytes at that position; False when each message has to be seen; place_sends: the
     same for messages that were sent one by one. All others are opened: resolve() finds their
     messages, or says what is missing."""
+    for segment, batches in sorted(_batches(places).items()):
+        for _ in _taken(segment, batches, read, place_packed, place_sends):
+            pass
+        for place, batch in batches.values():
+            place.open_in(((batch.first_id, batch.last_id),))
+
+
+def take_batches_of(
+    segment: int,
+    places: Iterable[LoggedPlace],
+    read: PinnedReader,
+    place_packed: Callable[[Sent, int], bool],
+    place_sends: Callable[[SingleSends], bool],
+) -> Iterator[None]:
+    """The same for one segment, while the log goes on: yields behind each record that was read."""
+    batches = _batches(places).get(segment)
+    if batches:
+        yield from _taken(segment, batches, read, place_packed, place_sends)
+        for place, batch in batches.values():
+            if place.has(batch):
+                place.open_in(((batch.first_id, batch.last_id),))
+
+
+def _batches(
+    places: Iterable[LoggedPlace],
+) -> dict[int, dict[int, tuple[LoggedPlace, PinnedBatch]]]:
     wanted: dict[int, dict[int, tuple[LoggedPlace, PinnedBatch]]] = {}
     for place in places:
         for one in place.unopened():
             if isinstance(one, PinnedBatch):
                 wanted.setdefault(one.segment, {})[one.first_id] = place, one
-    for segment, batches in sorted(wanted.items()):
-        with suppress(LookupError):
-            for _, kind, _, payload, position in read(segment):
-                if kind == RecordType.SENT | RUN:
-                    _take_sends(batches, payload, position, place_sends)
-                    continue
+    return wanted
+
+
+def _taken(
+    segment: int,
+    batches: dict[int, tuple[LoggedPlace, PinnedBatch]],
+    read: PinnedReader,
+    place_packed: Callable[[Sent, int], bool],
+    place_sends: Callable[[SingleSends], bool],
+) -> Iterator[None]:
+    with suppress(LookupError):
+        for _, kind, _, payload, position in read(segment):
+            if kind == RecordType.SENT | RUN:
+                _take_sends(batches, payload, position, place_sends)
+            else:
                 for record, at in _sent_records(kind, payload, position):
                     found = batches.get(record.first_message_id)
                     if found is not None and found[1].is_of(record, at & _OFFSET_MASK):
                         _placed(*found, partial(place_packed, record, at))
                         del batches[record.first_message_id]
-        for place, batch in batches.values():
-            place.open_in(((batch.first_id, batch.last_id),))
+            yield
 
 
 def _take_sends(
@@ -175,6 +211,8 @@ def _take_sends(
 
 
 def _placed(place: LoggedPlace, batch: PinnedBatch, place_it: Callable[[], bool]) -> None:
+    if not place.has(batch):  # it has left meanwhile, or a part of it
+        return
     place.drop(batch)
     if not place_it():
         place.hold_packed(batch)
@@ -212,6 +250,57 @@ def resolve(
     for place, table in holding:
         _replace(place, table, found)
     yield from found.items()
+
+
+def resolve_of(
+    segment: int, places: Iterable[LoggedPlace], read: PinnedReader, watch: Watch
+) -> Iterator[Found | None]:
+    """The same for one segment, while the log goes on: None behind each record that was read, at
+    last what was found of those that are still there. What is not found stays as it is."""
+    tables = [table for place in places for table in _tables(place)]
+    stubs = dict(_stubs(segment, tables))
+    found: Found = {}
+    if not stubs:
+        return
+    wanted = sorted(stubs)
+    with suppress(LookupError):
+        for _, kind, _, payload, position in singly(read(segment)):
+            at = position & _OFFSET_MASK
+            first = bisect_left(wanted, (at, 0))
+            if first < len(wanted) and wanted[first][0] <= at + len(payload):
+                found.update(
+                    ((offset, message.id), (offset, message))
+                    for offset, message in pinned_messages(kind, payload, at)
+                    if (offset, message.id) in stubs
+                )
+            yield None
+    there = {key: found[key] for key in dict(_stubs(segment, tables)) if key in found}
+    for told, (offset, message) in there.items():
+        if message.kind == KIND_FILE:
+            there[told] = offset, watch(message)
+    for place, table in tables:
+        _replace_found(segment, place, table, there)
+    yield there
+
+
+def _replace_found(
+    segment: int, place: LoggedPlace, table: dict[int, StoredMessage], found: Found
+) -> None:
+    for id_, stub in list(table.items()):
+        if isinstance(stub, PinnedStub) and stub.segment == segment:
+            here = found.get((stub.offset, stub.id))
+            if here is not None:
+                table[id_] = here[1]
+                hold([here[1]], place.number)
+
+
+def _stubs(
+    segment: int, tables: Iterable[tuple[LoggedPlace, dict[int, StoredMessage]]]
+) -> Iterator[tuple[Key, PinnedStub]]:
+    for _, table in tables:
+        for one in table.values():
+            if isinstance(one, PinnedStub) and one.segment == segment:
+                yield (one.offset, one.id), one
 
 
 def _tables(place: LoggedPlace) -> list[tuple[LoggedPlace, dict[int, StoredMessage]]]:

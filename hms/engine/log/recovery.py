@@ -10,7 +10,7 @@ before, and a message may be told of twice, by its SENT record and by a later MO
 of which the later counts.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from hms.engine.cluster.move_recovery import OffersFound
@@ -27,7 +27,9 @@ from hms.engine.log.pinned_recovery import (
     messages_of,
     no_pinned,
     resolve,
+    resolve_of,
     take_batches,
+    take_batches_of,
 )
 from hms.engine.log.state_records import STATE_TRANSITIONS, StateTables
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
@@ -78,6 +80,8 @@ class Recovery(StateTables):
         """How often the node was booted so far."""
         self._tellings: dict[int, list[tuple[int, int]]] = {}
         """In which segments the tellings of a pinned one begin, and in which of these lives."""
+        self._unread: set[int] = set()
+        """Pinned segments that were told of since read_pinned() has read them."""
         self._paging_bytes = state.settings.paging_share * state.settings.memory_bytes_max
         self.places: dict[int, LoggedPlace] = {}
         """What the log has of each place so far, by its number."""
@@ -279,6 +283,7 @@ class Recovery(StateTables):
         if self._first_segment is None or told.segment >= self._first_segment:
             self._delayed(told.runs)
             return
+        self._unread.add(told.segment)
         for run in told.runs:
             batch = PinnedBatch.of(told.segment, run)
             if batch is not None and self._holds_pinned(batch):
@@ -340,6 +345,24 @@ class Recovery(StateTables):
         for segment, found in resolve(self.places.values(), self._read_pinned, files.watch):
             for messages, offsets in in_blocks(found):
                 self._set_positions(messages, offsets, segment << SEGMENT_SHIFT)
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether pinned segments were told of that nobody has read since."""
+        return bool(self._unread)
+
+    def read_pinned(self, read: PinnedReader) -> Iterator[None]:
+        """What pinned segments have of the messages that are there now, so that finish() need not
+        read them; yields often, and records may come in between."""
+        while self._unread:
+            segment = self._unread.pop()
+            places, watch = self.places.values, self.state.files.watch
+            placing = self._placed_packed, self._placed_sends
+            yield from take_batches_of(segment, places(), read, *placing)
+            for found in resolve_of(segment, [*places()], read, watch):
+                for messages, offsets in in_blocks(found or {}):
+                    self._set_positions(messages, offsets, segment << SEGMENT_SHIFT)
+                yield
 
     def step(self, _kind: RecordType, steps: Steps, told: Ranges) -> None:
         """Live the pending list does the same (hms/engine/queue/pending_list.py)."""

@@ -270,3 +270,35 @@ def test_one_that_a_move_waits_for_lets_nothing_go_first(tmp_path, now):
     follow(hot, node)
     assert hot.place == durable(node)
     node.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_that_comes_later_reads_what_is_pinned_before_it_leads(tmp_path, seed, monkeypatch):
+    """Of what lies behind the log a take-over read each segment, while clients waited."""
+    rng, path, read = random.Random(seed), tmp_path / "store", []
+    node = life(path)
+    node.consume(1, 5)
+    standing(node)
+    for turn in range(30):
+        some_work(node, rng, turn)
+    churn(node, 60, first=1_100_000)
+    hot, turn = HotStandby(REAL_DISK, path, lambda: Engine(SETTINGS)), 200
+    for _ in range(2000):
+        hot.turn(durable(node), is_idle=rng.randrange(3) > 0)
+        if turn < 260 and rng.randrange(9) == 0:
+            some_work(node, rng, turn := turn + 1)
+    while hot.turn(durable(node), is_idle=True) or hot._lacks_pinned:
+        pass
+    node.close()
+    pinned_records = Journal.pinned_records
+    monkeypatch.setattr(
+        Journal, "pinned_records", lambda *given: read.append(given[1]) or pinned_records(*given)
+    )
+    copied = tmp_path / "copied"
+    shutil.copytree(path, copied)
+
+    hot_state, _ = booted(path, hot.take())
+    assert not read
+    cold_state, _ = booted(copied, None)
+    assert hot_state == cold_state
+    assert read, "nothing was pinned"
