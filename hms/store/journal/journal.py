@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import attrgetter
@@ -74,6 +74,7 @@ class Journal:
         epoch: int | None,
         release: Release,
         reaches: tuple[int, int],
+        is_zeros: Callable[[Path], bool] = lambda _file: False,
     ) -> None:
         assert segment_bytes >= SEGMENT_BYTES_MIN
         assert segment_bytes % 8 == 0
@@ -83,7 +84,7 @@ class Journal:
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
         self._preallocated = PreallocatedSegment(
-            disk, path, segment_bytes, self._refuses, self._pays
+            disk, path, segment_bytes, self._refuses, self._pays, is_zeros
         )
         self._fetch = Fetch(disk, path)
         reading = self._fetch.forget, self._fetch.open_anew
@@ -121,6 +122,7 @@ class Journal:
         epoch: int | None = None,
         release: Release = NO_RELEASE,
         reaches: tuple[int, int] = (0, 0),
+        is_zeros: Callable[[Path], bool] = lambda _file: False,
     ) -> "Journal":
         """Lock a directory, made when absent. Raises StoreLocked and StoreUnavailable.
 
@@ -128,11 +130,13 @@ class Journal:
         release: of HMS, which segments of the newest format tell.
         reaches: segment and offset that the log is known to reach: a log that ends before it is
         damaged, not torn.
+        is_zeros: whether a file that is left for the next segment is known to read as zeros.
         """
         directory = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the operator set them
         with _unavailable(directory):
             disk.make_dir(directory)
-            return cls(directory, segment_bytes, node_uid, disk, limits, epoch, release, reaches)
+            about = node_uid, disk, limits, epoch, release, reaches, is_zeros
+            return cls(directory, segment_bytes, *about)
 
     @property
     def backlog_bytes(self) -> int:

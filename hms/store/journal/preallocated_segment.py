@@ -49,7 +49,8 @@ class PreallocatedSegment:
     """At most one prepared file, and the reserve; one thread at a time prepares or takes them.
 
     refuses: why no further file may be made, although the disk may have space, or None. pays:
-    whether cleaning would give back more than the files that it needs.
+    whether cleaning would give back more than the files that it needs. is_known: whether a file was
+    found to read as zeros just now.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class PreallocatedSegment:
         segment_bytes: int,
         refuses: Callable[[int], str | None] = lambda _files: None,
         pays: Callable[[], bool] = lambda: False,
+        is_known: Callable[[Path], bool] = lambda _file: False,
     ) -> None:
         self._disk, self._directory, self._size = disk, directory, segment_bytes
-        self._refuses, self._pays = refuses, pays
+        self._refuses, self._pays, self._is_known = refuses, pays, is_known
         self._path = directory / SPARE_NAME
         self._lock = threading.Lock()
         self._reserve = Reserve(disk, directory, segment_bytes)
@@ -122,6 +124,12 @@ class PreallocatedSegment:
                     return
             finally:
                 self._lock.release()
+
+    def prepare(self) -> None:
+        """The file alone, and not the reserve. OSError."""
+        with self._lock:
+            if self._fd is None:
+                self._prepare()
 
     @contextmanager
     def taken(self, *, may_be_last: bool = False) -> Iterator[int]:
@@ -283,7 +291,7 @@ class PreallocatedSegment:
                 if is_limited:
                     self._check_limit()
                 self._disk.allocate(fd, self._size)
-            if is_new or not self._is_prepared(fd):
+            if is_new or not (self._is_known(self._path) or self._is_prepared(fd)):
                 # It may have been a segment: after a crash no zeros may stand under its old name.
                 self._disk.fsync_dir(self._directory)
                 self._clear(fd, found_bytes)
