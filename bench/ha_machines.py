@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -24,6 +25,7 @@ from hms.boot.replicating import begin_replicas
 from hms.server.links.keys import make_key_file
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
+from hms.testing.toml_text import to_toml
 from tests.acceptance.netns_rig import Lab, run
 
 __all__ = ["Group", "group", "wait_for"]
@@ -141,6 +143,7 @@ def group(
             }
             prefix = () if lab is None else lab.prefix(index)
             made.append(TestNode(own, own / "store", told, (), (), prefix))
+        _tell_addresses(made)
         _begin(made[0], lab)
         running = Group(made, lab)
         try:
@@ -151,6 +154,15 @@ def group(
                 if one.is_running:
                     one.resume()
                     one.kill()
+
+
+def _tell_addresses(machines: list[TestNode]) -> None:
+    """Each machine tells clients where the others listen, as the how-to has it."""
+    for one in machines:
+        told = tomllib.loads(one.config_file.read_text())
+        for other in machines:
+            told["replica"][other.folder.name]["listen"] = [other.address]
+        one.config_file.write_text(to_toml(told))
 
 
 def _begin(first: TestNode, lab: Lab | None) -> None:

@@ -234,6 +234,7 @@ class NodeProcess:
         freeze_survivors()  # what was recovered, perhaps millions of messages, comes first
         if self._config.servers_of(self._node):
             self._broker.monitor.begins()
+        self._taken.leave_door()
         addresses = self._listens = self._gateway.bind()
         self._booted_at = compose.clock_ms()
         self._look_at_disk()

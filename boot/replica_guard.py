@@ -20,6 +20,9 @@ __all__ = ["main"]
 
 log = logging.getLogger("hms.replicas")
 
+BEGINS_S: Final = 1.0
+"""So long it reads nothing but this, while the process ends: a node that has just begun to lead has
+other work for the machine, and clients wait for it."""
 CLOSED_S: Final = 5.0
 """A process that ends closes its pipe a moment before it has ended."""
 
@@ -35,6 +38,8 @@ def main() -> None:
     given = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     handle = _handle_of(given.pid)
+    if handle is not None and _has_ended(handle, BEGINS_S) is False:
+        return
 
     from hms.boot.config import load  # noqa: PLC0415 - the process is watched before that is read
     from hms.boot.replicating import make_arbiter  # noqa: PLC0415
@@ -67,22 +72,24 @@ def _handle_of(pid: int) -> int | None:
     return None
 
 
-def _has_ended(handle: int) -> bool:
-    """Wait for the process; False: it gave its guard up, and goes on."""
+def _has_ended(handle: int, timeout_s: float | None = None) -> bool | None:
+    """Wait for the process; False: it gave its guard up, and goes on; None: it goes on after so
+    long."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(sys.stdin.fileno(), select.POLLIN)
-    until = None
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    is_closed = False
     while True:
         left_s = None if until is None else until - time.monotonic()
         if left_s is not None and left_s <= 0:
-            return False
+            return False if is_closed else None
         found = dict(poll.poll(None if left_s is None else left_s * 1000))
         if handle in found:
             return True
         if found:
             poll.unregister(sys.stdin.fileno())
-            until = time.monotonic() + CLOSED_S
+            is_closed, until = True, time.monotonic() + CLOSED_S
 
 
 if __name__ == "__main__":

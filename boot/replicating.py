@@ -43,6 +43,7 @@ from hms.server.replicas.copy_state import (
 )
 from hms.server.replicas.damage import damage_of, note_damages
 from hms.server.replicas.follower import NOTHING_APPLIED, Follower, Won
+from hms.server.replicas.frames import Envelope
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Held, Peer, PrimarySocket, now_s
 from hms.server.replicas.primary import Primary
@@ -54,6 +55,7 @@ from hms.store.journal import Journal
 from hms.store.journal.confirmed_place import NOTHING, begin_place, confirmed_place
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.lock import DirectoryLock
+from hms.store.journal.prepared_spare import PreparedSpare
 from hms.store.journal.reader import list_segments
 
 __all__ = [
@@ -88,6 +90,8 @@ class Led(NamedTuple):
     files_disk: FilesDisk
     scrubbing: Scrubbing
     applied: Applied | None = None
+    leave_door: Callable[[], None] = lambda: None
+    """The node is about to listen itself."""
 
     def describe(self) -> dict[str, Any]:
         """For the status; from memory."""
@@ -131,7 +135,7 @@ def lead(
     config: Config, node: Node, waits: Callable[[str], None], pauses: Callable[[], None]
 ) -> Led:
     """Follow until this copy leads; returns with its log opened, in the epoch that was granted."""
-    with ExitStack() as until_opened:
+    with ExitStack() as until_listening, ExitStack() as until_opened:
         arbiter, group = make_arbiter(config, node), group_of(config, node)
         REAL_DISK.make_dir(node.store)
         lock = DirectoryLock(REAL_DISK, node.store)
@@ -142,7 +146,7 @@ def lead(
             leadership = Leadership(*about, group.lease_s, checks_s)
             until_opened.callback(Held(group).close)
             door = _door(config, node, leadership)
-            until_opened.callback(door.close)
+            until_listening.callback(door.close)
             scrubbing = Scrubbing(REAL_DISK, node.store, config.replicas[group.me].scrub_s)
             scrubbing.start()
 
@@ -158,6 +162,18 @@ def lead(
                 hot = HotStandby(REAL_DISK, node.store, lambda: make_engine(config, node))
             told = CopyFile(node)
             until_opened.callback(told.close)
+            spare = PreparedSpare(node.store, node.segment_bytes)
+
+            def looks() -> None:
+                door.look()
+                pauses()
+
+            def tells(said: Mapping[str, Any]) -> None:
+                door.look()
+                told.tell(said)
+                if said["is_in_sync"]:
+                    spare.begin()
+
             follower = Follower(
                 group,
                 node.store,
@@ -166,15 +182,16 @@ def lead(
                 leadership,
                 state,
                 stands_by,
-                pauses,
+                looks,
                 limits=compose.log_limits(node),
                 learn=learn,
                 applies=NOTHING_APPLIED if hot is None else hot,
-                tells=told.tell,
+                tells=tells,
             )
             about_us = node, arbiter, leadership, follower
-            won, socket, group = _won(group, learn, *about_us, stands_by, pauses)
+            won, socket, group, came = _won(group, learn, *about_us, stands_by, looks)
             applied = None if hot is None else hot.take(follower.copy.written)
+            spare.end()
         except BaseException:
             with suppress(HmsError):
                 arbiter.resign()  # an epoch may have been granted just now
@@ -194,16 +211,18 @@ def lead(
             socket,
             silent_since_s=won.silent_since_s,
             clock_ms=compose.clock_ms,
+            came=came,
         )
         try:
             primary.hold()
-            store = _store(config, node, primary)
+            store = _store(config, node, primary, spare)
         except BaseException:
             primary.stop()
             raise
         scrubbing.look()
         primary.on_stopped = Guarding(config, node, primary.epoch).stop
-        return Led(store, primary, FilesDisk(primary), scrubbing, applied)
+        until_listening.pop_all()
+        return Led(store, primary, FilesDisk(primary), scrubbing, applied, door.close)
 
 
 def note_damage(node: Node, fault: StoreCorrupt) -> None:
@@ -211,7 +230,7 @@ def note_damage(node: Node, fault: StoreCorrupt) -> None:
     note_damages(REAL_DISK, node.store, [damage_of(fault)])
 
 
-def _store(config: Config, node: Node, primary: Primary) -> Journal:
+def _store(config: Config, node: Node, primary: Primary, spare: PreparedSpare) -> Journal:
     return Journal.open(
         node.store,
         segment_bytes=node.segment_bytes,
@@ -221,6 +240,7 @@ def _store(config: Config, node: Node, primary: Primary) -> Journal:
         epoch=primary.epoch,
         release=compose.release(),
         reaches=confirmed_place(node.store) or NOTHING,
+        is_zeros=spare.is_it,
     )
 
 
@@ -233,9 +253,9 @@ def _won(
     follower: Follower,
     waits: Callable[[str], None],
     pauses: Callable[[], None],
-) -> tuple[Won, PrimarySocket, Group]:
-    """An epoch that enough copies have promised, and the group as it is then; until then this one
-    follows."""
+) -> tuple[Won, PrimarySocket, Group, Mapping[str, tuple[bytes, Envelope]]]:
+    """An epoch that enough copies have promised, the group as it is then, and who has joined; until
+    then this one follows."""
     while True:
         won = follower.run()
         group = structs.replace(group, peers=learn())
@@ -264,7 +284,7 @@ def _won(
         if isinstance(outcome, Lead):
             if len(outcome.by) > 1:  # those who promised were heard just now
                 won.silent_since_s = now_s()
-            return won, socket, group
+            return won, socket, group, candidate.came
 
 
 def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:
@@ -274,6 +294,7 @@ def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:
         plain,
         compose.gateway_limits(node),
         lambda: compose.not_primary(config, node, *leadership.leader),
+        lambda: leadership.is_undecided,
     )
 
 

@@ -62,7 +62,8 @@ class Taken(msgspec.Struct, frozen=True):
     replica count, or count no more; troubles: what is an alert; obeys: has what
     operators said at other machines done by that; applied: what of its log is applied already;
     check_format: raises while
-    a copy cannot read a format of the log."""
+    a copy cannot read a format of the log; leave_door: the node is about to listen where a replica
+    that followed did."""
 
     node: Node
     store: Store
@@ -83,6 +84,7 @@ class Taken(msgspec.Struct, frozen=True):
     obeys: Callable[[Ordered], None] = lambda _ordered: None
     applied: Applied | None = None
     check_format: Callable[[int], None] = lambda _format: None
+    leave_door: Callable[[], None] = lambda: None
 
     def why(self, fault: BaseException) -> BaseException:
         """The fault of a store, or that another one has it: then nothing else matters."""
@@ -134,7 +136,7 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     moves = primary.hand_over, *may_lead, primary.readiness, primary.sent_away_in
     more = primary.follow_configurations, add, primary.remove
     about = led.files_disk, led.describe, primary.epoch, *moves, *more
-    last = primary.troubles, primary.orders.obey, led.applied, primary.check_format
+    last = primary.troubles, primary.orders.obey, led.applied, primary.check_format, led.leave_door
     return Taken(node, led.store, primary, told.has_waited, *about, *last)
 
 

@@ -147,7 +147,7 @@ class Inquiry:
                 kind = decode_envelope(parts, ANSWER_BYTES_MAX).kind
                 payload = bytes(parts[1])
                 if kind is Kind.ERROR:
-                    return self._refused(structures.decode_error(payload))
+                    return self._refused(address, structures.decode_error(payload))
                 if kind is Kind.CHALLENGE:
                     asked = structures.decode(payload, structures.Challenge)
                     return self._leads(address, asked.node, asked.epoch)
@@ -167,11 +167,14 @@ class Inquiry:
         self._told = f"{address} leads in epoch {epoch}"
         return (address,)
 
-    def _refused(self, error: HmsError) -> Sequence[str]:
+    def _refused(self, address: str, error: HmsError) -> Sequence[str]:
         if not isinstance(error, NotPrimary):
             return ()
         epoch, who = int(error.fields["epoch"] or 0), error.fields["primary"]
-        if self._is_later(str(error.fields["node"]), epoch):
+        node = str(error.fields["node"])
+        if who == error.fields["replica"]:  # it listens as the node in a moment
+            return self._leads(address, node, epoch)
+        if self._is_later(node, epoch):
             self._told = f"{who} leads in epoch {epoch}"
             return str(error.fields["addresses"]).split()
         return ()

@@ -6,6 +6,10 @@ _EARLY_S = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
 """The first pauses: a node that was only booted anew is found soon."""
 _NEXT_S = 0.1
 """Until the next address of a round: with three copies of a log one of them leads."""
+_STAY_S, _STAYS_MAX = 0.02, 10
+"""So soon again, and so often in an outage, at a replica that is about to lead, or to listen."""
+_STAYS = 3
+"""So often in a row, while nobody listens there."""
 MEMBERS_AFTER_S = 30.0
 _PATIENCE_S = 1.0, 2.0, 5.0
 """How long an address may say nothing, round by round: a machine that stands still or is lost keeps
@@ -27,7 +31,8 @@ class Attempts:
         self._interval_s = interval_s
         self._period_s = period_s
         self._turn = 0
-        self._failed = self._goes_at = 0
+        self._failed = self._goes_at = self._dialled = 0
+        self._stays, self._stays_left = 0, _STAYS_MAX
         self._begun_at = 0.0
         self.due_at = float("inf")
 
@@ -63,6 +68,14 @@ class Attempts:
             self._turn = self._addresses.index(wanted[0])
             self.due_by(now + _NEXT_S)
 
+    def stay(self, now: float) -> None:
+        """The replica that answered last is to lead in a moment: there again."""
+        if self._stays_left:
+            self._stays_left -= 1
+            self._stays = _STAYS
+            self._turn = self._dialled
+            self.due_by(now + _STAY_S)
+
     def pass_over(self) -> None:
         """Nobody is to be expected at the address that is next: the one behind it is next."""
         self._turn += 1
@@ -76,15 +89,21 @@ class Attempts:
     def begin(self, now: float) -> None:
         """The connection is lost: the first attempt is due at once, at the same address."""
         self._failed = self._goes_at = 0
+        self._stays, self._stays_left = 0, _STAYS_MAX
         self._begun_at = now
         self.due_at = now
 
     def started(self) -> None:
         """An attempt is under way; none is due until it failed."""
+        self._dialled = self._turn
         self.due_at = float("inf")
 
     def failed(self, now: float) -> None:
         """The attempt led to nothing: the next one is due at the next address."""
+        if self._stays:
+            self._stays -= 1
+            self.due_at = now + _STAY_S
+            return
         self._turn += 1
         self._failed += 1
         if self._members and now - self._begun_at >= MEMBERS_AFTER_S:

@@ -122,6 +122,9 @@ class TransportLoop:
             link.on_part = self._part
         self._ended: LoginExpired | None = None
         """How the node ended the login, until there is another one."""
+        self._moved_to: list[str] = []
+        self._moved_in = 0
+        """Where the node that moved sends its clients, and in which epoch it said so."""
         self.followed: NotPrimary | None = None
         """What a replica that follows has said last."""
 
@@ -235,7 +238,7 @@ class TransportLoop:
         return False
 
     def _connected(self) -> None:
-        self._was_up, self._ended = True, None
+        self._was_up, self._ended, self._moved_to = True, None, []
         welcome = self.link.welcome
         has_epochs = welcome is not None and welcome.epoch > 0
         self._has_others = has_epochs and not self._is_server and bool(self.others())
@@ -263,18 +266,18 @@ class TransportLoop:
             self.attempts.learn(() if self._is_server else self.link.members)
             self.attempts.learn_replicas(() if self._is_server else self.link.replicas)
             self.attempts.begin(now)
-            self._follow(error, now)
+            self._follow(error, now, was_up=True)
             link.looks_until = now + self._looks_s if len(self.addresses) > 1 else 0.0
         else:
             self.attempts.failed(now)
-            self._follow(error, now)
+            self._follow(error, now, was_up=False)
             if link.is_looking or self._is_side:
                 self.attempts.due_by(now + LOOK_PAUSE_S)
         if is_final or (was_up and not isinstance(error, NotPrimary)):
             link.report(error)
         self._shell.come_by(0.0)
 
-    def _follow(self, error: HmsError, now: float) -> None:
+    def _follow(self, error: HmsError, now: float, *, was_up: bool) -> None:
         """A replica that follows says who leads. A client that knows replicas goes to those only:
         before the first WELCOME a replica that was given is believed. What one says of an epoch
         that is over is not followed."""
@@ -286,7 +289,20 @@ class TransportLoop:
         addresses = str(error.fields["addresses"]).split()
         if self.link.welcome is None:
             self.attempts.learn_replicas(addresses)
+        if was_up:
+            self._moved_to, self._moved_in = addresses, int(error.fields.get("epoch") or 0)
+        elif self._is_to_lead(error):
+            self.attempts.stay(now)
+            return
         self.attempts.go_to(addresses, now)
+
+    def _is_to_lead(self, error: NotPrimary) -> bool:
+        """Whether the replica that answered leads in a moment: it says so, or the one before said
+        so, and it has not heard it yet."""
+        if error.fields["primary"] == error.fields["replica"]:
+            return True
+        epoch = int(error.fields.get("epoch") or 0)
+        return self.link.address in self._moved_to and epoch <= self._moved_in
 
     def note_refusal(self, *, is_it: bool) -> None:
         """Whether nothing listens where the last attempt went."""

@@ -156,11 +156,12 @@ class EtcdArbiter:
         granted = self._granted
         if granted is None:
             return
-        if to:
+        if to:  # at once: who is to lead waits for it
+            key, value = self._key("leader"), _leader_text(granted)
             put = {"key": self._key("preferred"), "value": _coded(to), "lease": self._new_lease()}
-            _, leader, _ = self._look()
-            if leader is not None and _leader(leader) == granted:
-                self._transaction([_unchanged(leader)], [{"requestPut": put}])
+            ours = {"key": key, "target": "VALUE", "result": "EQUAL", "value": value}
+            then = [{"requestPut": put}, {"requestDeleteRange": {"key": key}}]
+            self._transaction([ours], then)
         self._revoke(self._lease_id)
         self._granted = None  # not before: asked again, it is done again
 
@@ -201,7 +202,7 @@ class EtcdArbiter:
         return {"requestPut": {"key": self._key("config"), "value": value}}
 
     def _put_leader(self, leader: Leader, lease: str) -> dict[str, Any]:
-        value = _coded(f"{leader.replica} {leader.epoch}")
+        value = _leader_text(leader)
         return {"requestPut": {"key": self._key("leader"), "value": value, "lease": lease}}
 
     def _look(self) -> tuple[Any, Any, Any]:
@@ -302,6 +303,10 @@ def _coded(text: str) -> str:
 
 def _value(found: Any) -> bytes:
     return base64.b64decode(found.get("value", ""))  # an empty one is left out
+
+
+def _leader_text(leader: Leader) -> str:
+    return _coded(f"{leader.replica} {leader.epoch}")
 
 
 def _leader(found: Any) -> Leader:

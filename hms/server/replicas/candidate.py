@@ -22,7 +22,6 @@ from hms.server.replicas.frames import (
     Join,
     Order,
     Promised,
-    Rejoin,
     Said,
     decode,
     encode,
@@ -77,6 +76,8 @@ class Candidate:
         self.promises = Promises(granted)
         self._routes: dict[bytes, bool] = {}
         """Of those who came; True: it has promised."""
+        self.came: dict[str, tuple[bytes, Envelope]] = {}
+        """What they said of their copies, by name: who leads then goes on with that."""
         self._begun_s = clock_s()
         self._ask_at_s = float("-inf")
         self._renew_at_s = self._begun_s + group.lease_s / RENEWALS_PER_LEASE
@@ -128,15 +129,14 @@ class Candidate:
         return None
 
     def end(self, outcome: Outcome) -> None:
-        """Those who came join the primary, or look who it is; a lease that is not used is given
-        back, and the sockets are closed."""
-        is_led = isinstance(outcome, Lead)
-        for route in self._routes:
-            self._send(route, Rejoin() if is_led else Bye())
+        """Those who came have joined the primary, or look who it is; a lease that is not used is
+        given back, and the sockets are closed."""
         if isinstance(outcome, Lead):
             if len(outcome.by) > 1:
                 log.info("epoch %d was promised by %s", self._granted.epoch, ", ".join(outcome.by))
             return
+        for route in self._routes:
+            self._send(route, Bye())
         to = outcome.to if isinstance(outcome, GiveWay) else ""
         why = f"{to} goes further" if isinstance(outcome, GiveWay) else outcome.why
         log.warning("%s does not lead in epoch %d: %s", self._group.me, self._granted.epoch, why)
@@ -175,6 +175,7 @@ class Candidate:
                 self._leadership.saw(promised)
             case Join():
                 self._routes[route] = False
+                self.came[name] = route, envelope
                 self._send(route, Fence())
             case Promised() as said:
                 self._promised(route, envelope, said)
@@ -184,6 +185,8 @@ class Candidate:
                 self._send(route, done, data)
             case Bye():
                 self._routes.pop(route, None)
+                if self.came.get(name, (b"",))[0] == route:
+                    del self.came[name]
             case _:
                 pass  # of the time before: it is asked for its promise
 

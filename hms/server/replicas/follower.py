@@ -69,8 +69,12 @@ JOINS_BEFORE: Final = 3
 """Each so many-th join that nobody answers is said as in the release before."""
 LOST_S: Final = 0.25
 """So often the arbiter is asked when the connection to the primary ended."""
-SOON_S: Final = 0.05
+SOON_S: Final = 0.015
 """How often at first, when the primary has left or is lost; less and less often from then on."""
+YIELDS_S: Final = 0.3
+"""So long a copy that has much to apply leaves a free lease to others: one that has applied all
+serves sooner."""
+MUCH_BYTES: Final = 1 << 20
 _IDLE: Final = threading.Event()
 """Never set: who has no link waits for the next look."""
 
@@ -213,6 +217,7 @@ class Follower:
         """One turn: look when that is due, take what has come within the pause."""
         if self._link is not None and self._link.is_lost():
             self._is_lost, self._looked_s = True, float("-inf")
+            self._leadership.lost()
         if self._is_look_due(self._clock_s()) and (won := self._look()) is not None:
             return won
         if self._alone_s is not None:
@@ -280,9 +285,10 @@ class Follower:
                 assert standing is not None
                 if self._leadership.is_promoted(standing.configuration):
                     self._accept_end()
-                if not (damage := self._damage_of_log()):
+                damage, yields = self._damage_of_log(), self._yields(standing.configuration, at_s)
+                if not (damage or yields):
                     return self._campaign(action)
-                why = f"a copy that is whole: {damage}"
+                why = f"a copy that is whole: {damage}" if damage else "one that has applied more"
                 self._waits(why)
                 action = Follow(standing.configuration.primary, why)
         except ArbiterUnavailable as fault:
@@ -296,6 +302,15 @@ class Follower:
             self._waits(action.why)
         self._follow(action.primary)
         return None
+
+    def _yields(self, now: Configuration, at_s: float) -> bool:
+        """Whether another copy is to try first, as it may serve sooner."""
+        me, applied, confirmed = self._leadership, self._applies.place, self._confirmed.place
+        if applied is None or self._alone_s is None or me.handed_by:
+            return False
+        is_near = Place(confirmed.segment, confirmed.offset - MUCH_BYTES) <= applied
+        others = [one for one in now.members if one.name not in (me.me, now.primary)]
+        return bool(others) and not is_near and at_s - self._alone_s < YIELDS_S
 
     def _damage_of_log(self) -> str:
         """Why this copy must not lead, as it lacks what it had answered for; "" when it may."""
@@ -349,7 +364,10 @@ class Follower:
         if primary == self._group.me or not self._knows(primary):
             return
         is_same = self._link is not None and self._link.primary == primary
-        if is_same and self._clock_s() - self._joined_s < self._beats_s:
+        since_s = self._joined_s
+        if not self._is_lost and self._alone_s is not None:
+            since_s = max(since_s, self._alone_s)  # it has left, and says when its lease is free
+        if is_same and self._clock_s() - since_s < self._beats_s:
             return
         self._hang_up()
         self._link = self._make_link(self._group, primary)

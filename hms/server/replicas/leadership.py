@@ -116,6 +116,8 @@ class Leadership:
         ended = ended_in(standing.preferred)
         if ended is not None and (self._source is None or self._source[0] <= ended):
             self.is_left = True  # whatever it has said last: its process has ended
+        elif self._has_resigned(standing):
+            self.is_left = True  # its good-bye may not have come
         is_led = standing.leader is not None and now.primary != self.me
         self.leader = now.primary if is_led else "", now.epoch
         if mine is None:
@@ -125,11 +127,21 @@ class Leadership:
         preferred = "" if ended is not None else standing.preferred
         return self._when_free(now, preferred, now_s)
 
+    def _has_resigned(self, standing: Standing) -> bool:
+        """The primary that is followed gave its lease to another copy, when it answered nothing
+        more. Once that one leads, its name stands there for a while."""
+        now, to = standing.configuration, standing.preferred
+        is_given = standing.leader is None and ended_in(to) is None and to not in ("", now.primary)
+        return is_given and self._source is not None and self._source[:2] == (
+            now.epoch,
+            now.primary,
+        )
+
     def _when_free(self, now: Configuration, preferred: str, now_s: float) -> Follow | Campaign:
         """What a member does while nobody leads. preferred: who is to lead, "" for anyone."""
         others = [one for one in now.members if one.copy_id != self.copy_id]
         if preferred not in ("", self.me):
-            return Follow(now.primary, f"{preferred} (which is to take over)")
+            return Follow(preferred, f"{preferred} (which is to take over)")
         if not preferred and now_s < self._waits_until_s:
             return Follow(now.primary, "other copies (which may take over first)")
         self.handed_by = now.primary if preferred else ""
@@ -172,6 +184,16 @@ class Leadership:
     def left(self) -> None:
         """The primary said that it stops."""
         self.is_left = True
+        self.lost()
+
+    def lost(self) -> None:
+        """Who leads is not known any more: the primary is gone, as it seems."""
+        self.leader = "", self.leader[1]
+
+    @property
+    def is_undecided(self) -> bool:
+        """Who leads is to be known in a moment, or this copy is about to."""
+        return self.role is Role.LEADING or not self.leader[0]
 
     # a copy that leads
 
@@ -182,12 +204,14 @@ class Leadership:
         assert now.epoch > self.promised
         self.role, self.epoch, self.promised = Role.LEADING, now.epoch, now.epoch
         self._proved_s = asked_s
+        self.leader = self.me, now.epoch
 
     def gave_back(self, now_s: float) -> None:
         """The epoch was not opened, and its lease is given back: follow again. What was promised
         stays so; others may campaign first."""
         assert self.role is not Role.FOLLOWING
         self.role, self.epoch, self._source = Role.FOLLOWING, 0, None
+        self.lost()
         self.is_left = True
         self._waits_until_s = now_s + self.lease_s
 

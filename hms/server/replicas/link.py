@@ -35,6 +35,9 @@ __all__ = [
 MESSAGE_BYTES_MAX: Final = 16 * BYTES_MAX
 """A JOIN lists every segment."""
 FRAMES_AT_ONCE: Final = 256
+RECONNECT_MS: Final = 10, 100
+"""How soon a copy tries again where nobody listens yet, at first and at last: one that is about to
+lead listens in a moment."""
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -217,6 +220,8 @@ class FollowerSocket(_Link):
         peer = group.peers[primary]
         if self._guard is not None:
             self._guard.introduce(self.socket, peer.public_key)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS[0])
+        self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS[1])
         self._is_up = False
         self._monitor = self.socket.get_monitor_socket(zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED)
         self.poller.register(self._monitor, zmq.POLLIN)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 from zlib import crc32
 
@@ -192,8 +193,10 @@ class Primary:
         silent_since_s: float,
         clock_s: Callable[[], float] = now_s,
         clock_ms: Callable[[], int] | None = None,
+        came: Mapping[str, tuple[bytes, Envelope]] = MappingProxyType({}),
     ) -> None:
-        """clock_ms: the node's clock, which the other copies are told."""
+        """clock_ms: the node's clock, which the other copies are told; came: who has joined the
+        candidate, as early."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._granted = granted
         self._leadership = leadership
@@ -216,8 +219,8 @@ class Primary:
         """Who wants a mark confirmed waits here."""
         self._outbox: deque[tuple[Said, bytes]] = deque()
         self._links: dict[bytes, _Link] = {}
-        self._early: dict[str, bytes] = {}
-        """Routes of copies that came while the log was read, by name."""
+        self._early = dict(came)
+        """Routes of copies that came before the log is open, and what they said, by name."""
         self._headers: dict[int, tuple[bytes, int]] = {}
         self._ends: dict[int, int] = {}
         """Of segments that were written in this start."""
@@ -603,6 +606,7 @@ class Primary:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(JOIN_S)
         self._resign()
+        self._to_all(Bye())  # once more: those who look at the arbiter find by now who is to lead
         self._arbiter.close()
         self._socket.close()
         self.on_stopped()
@@ -758,9 +762,7 @@ class Primary:
         if not self._current:
             self._hold_line()
             return
-        for route in self._early.values():
-            self._send(route, Rejoin())
-        self._early.clear()
+        self._join_early()
         self._send_outbox()  # somebody waits for it
         for parts in self._socket.received():
             self._receive(parts[0], parts[1:])
@@ -810,20 +812,30 @@ class Primary:
             self._beat_at_s = at_s + self._beat_s
             self._to_all(Beat(at_s))
 
+    def _join_early(self) -> None:
+        """Those who came before: their copies are as they said, as they take nothing else."""
+        early, self._early = self._early, {}
+        for route, envelope in early.values():
+            assert isinstance(envelope.said, Join)
+            try:
+                self._join(route, envelope, envelope.said)
+            except ReplicaFrameBad as fault:
+                self._refuse(fault)
+
     def _came_early(self, route: bytes, envelope: Envelope) -> None:
         name, said = envelope.replica, envelope.said
         is_peer = name in self._group.peers and name != self._group.me
         if envelope.log != self._leadership.log or not is_peer:
             return
         if isinstance(said, Join) and said.promised <= self.epoch:
-            self._early[name] = route
+            self._early[name] = route, envelope
             self._send(route, Beat(self._clock_s()))
         elif isinstance(said, Join):
             with self._changed:
                 self._leadership.saw(said.promised)
         elif isinstance(said, Order):
             self._order(route, name, said)
-        elif isinstance(said, Bye) and self._early.get(name) == route:
+        elif isinstance(said, Bye) and self._early.get(name, (b"",))[0] == route:
             del self._early[name]
 
     def _tell_place(self) -> None:
@@ -866,8 +878,11 @@ class Primary:
             else:
                 self._said(link, envelope.said)
         except ReplicaFrameBad as fault:
-            self.refused += 1
-            log.warning("a frame of a copy is refused: %s", fault)
+            self._refuse(fault)
+
+    def _refuse(self, fault: ReplicaFrameBad) -> None:
+        self.refused += 1
+        log.warning("a frame of a copy is refused: %s", fault)
 
     def _said(self, link: _Link, said: Said) -> None:
         copy_id = link.member.copy_id
@@ -1252,7 +1267,8 @@ class Primary:
     # saying
 
     def _to_all(self, said: Said) -> None:
-        for route in (*self._links, *self._early.values()):
+        early = (route for route, _ in self._early.values())
+        for route in (*self._links, *early):
             self._send(route, said)
 
     def _tell(self, link: _Link, said: Said, data: bytes = b"") -> None:

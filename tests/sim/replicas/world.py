@@ -302,13 +302,13 @@ class Process:
             return
         self.world.outcomes[type(outcome).__name__] += 1
         self.candidate.end(outcome)
-        self.candidate = None
+        came, self.candidate = self.candidate.came, None
         if isinstance(outcome, Lead):
-            self._lead()
+            self._lead(came)
         else:
             self.follower.begin()
 
-    def _lead(self):
+    def _lead(self, came):
         world, name, won = self.world, self.name, self.won
         world.opening(name, won.configuration)
         if self.follower.told is None:  # a boot: nobody here knows for how long the node was down
@@ -326,6 +326,7 @@ class Process:
             silent_since_s=won.silent_since_s,
             clock_s=lambda: world.clock_s(name),
             clock_ms=self.clock,
+            came=came,
         )
         self.primary.start = lambda: None
         self.reads_until_s = world.now_s + world.reading_s()

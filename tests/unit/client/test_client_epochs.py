@@ -115,6 +115,25 @@ def test_a_replica_that_names_a_dead_primary_keeps_nobody_from_the_third():
     assert tried == ["a", "b", "a", "b", "c", "a"]
 
 
+def test_a_replica_that_is_to_lead_is_tried_again_before_the_others():
+    """With three copies each other attempt went elsewhere; yet it has an end."""
+    attempts = Attempts(["a", "b", "c"], interval_s=1, period_s=0)
+    attempts.begin(0.0)
+    attempts.failed(0.0)
+    tried, at = [], 0.0
+    while len(set(tried)) < 2:
+        tried.append(attempts.address)
+        attempts.started()
+        attempts.failed(at)
+        if attempts.address != tried[-1]:
+            attempts.stay(at)
+        assert attempts.due_at <= at + 1
+        at = attempts.due_at
+
+    assert tried[0] == "b"
+    assert 10 < len(tried) < 100
+
+
 class Shell:
     """Of a loop that nobody drives."""
 

@@ -169,6 +169,24 @@ def test_a_copy_does_not_wait_for_one_whose_process_has_ended():
     assert isinstance(one.decide(led, 105), Follow)
 
 
+def test_a_lease_that_was_given_to_another_copy_says_what_a_good_bye_does():
+    """That one may be lost: then who is to lead waited for a promise until a lease was over."""
+    one = copy()
+    assert one.accepts(3, "a", 4)
+    one.heard(104)
+    led = structs.replace(standing(Leader("a", 3)), preferred="c")
+    own = standing(primary="c", epoch=4, version=6)
+    for told in (led, structs.replace(own, preferred="c")):
+        one.decide(told, 105)
+        assert not one.may_promise(4, "c", 1, 105)
+
+    found = one.decide(structs.replace(standing(), preferred="c"), 105)
+
+    assert isinstance(found, Follow)
+    assert found.primary == "c"
+    assert one.may_promise(4, "c", 1, 105)
+
+
 def test_one_that_is_no_member_only_follows():
     """A new disk under an old name is another copy (H12)."""
     one = copy(copy_id="3" * 32, start=1)
@@ -912,7 +930,7 @@ def campaigns(monkeypatch, tmp_path):
         one = copy()
         monkeypatch.setattr(replicating, "PrimarySocket", lambda _group: raised(given.pop(0)()))
         candidate = SimpleNamespace(
-            promises=SimpleNamespace(needed=len(by)), run=lambda _pauses: Lead(by)
+            promises=SimpleNamespace(needed=len(by)), run=lambda _pauses: Lead(by), came={}
         )
         monkeypatch.setattr(replicating, "Candidate", lambda *_, copy: candidate)  # noqa: ARG005
 
@@ -924,7 +942,7 @@ def campaigns(monkeypatch, tmp_path):
         follower = SimpleNamespace(run=follows, copy=None)
         group = Group("n", "b", {}, 5.0, Limits())
         about = SimpleNamespace(store=tmp_path), arbiter, one, follower
-        won, _, _ = replicating._won(group, dict, *about, lambda _: None, lambda: None)
+        won, _, _, _ = replicating._won(group, dict, *about, lambda _: None, lambda: None)
         return won, resigned
 
     return run
