@@ -95,6 +95,8 @@ from hms.workers.storage import StoragePool
 log = logging.getLogger("hms.node")
 
 TICK_S = LOOK_S = 1.0
+RESTS_S = 2.0
+"""So long behind a take-over the next segment is not prepared: what clients sent comes first."""
 STORE_EVERY = 10
 """It lists the files of the log and its history, of which there may be thousands."""
 BATCH_BYTES = 8 << 20
@@ -370,8 +372,10 @@ class NodeProcess:
         append_records(self._journal, self._audited(last_ms if was_killed else 0).records)
         append_records(self._journal, fx.records)
         self._commit_first()
-        if not self._taken.has_waited:  # else clients wait: the next tick does it
+        if not self._taken.has_waited:
             self._journal.maintain()
+        elif isinstance(self._journal, Journal):  # clients wait: a tick does it
+            self._journal.rest(RESTS_S)
         if self._deleted:
             log.warning("the COLD boot deleted %d messages", self._deleted)
         log.info("recovered %d messages from %d records", waiting, records)

@@ -98,6 +98,9 @@ class Led(NamedTuple):
         return self.primary.describe() | self.scrubbing.describe()
 
 
+_Won = tuple[Won, PrimarySocket, Group, Mapping[str, tuple[bytes, Envelope]]]
+
+
 def make_arbiter(config: Config, node: Node) -> Arbiter:
     """Of a node; nothing is asked yet."""
     said = config.arbiter
@@ -189,7 +192,7 @@ def lead(
                 tells=tells,
             )
             about_us = node, arbiter, leadership, follower
-            won, socket, group, came = _won(group, learn, *about_us, stands_by, looks)
+            led = _won(group, learn, *about_us, stands_by, looks)
             applied = None if hot is None else hot.take(follower.copy.written)
             spare.end()
         except BaseException:
@@ -199,30 +202,43 @@ def lead(
             raise
         finally:
             lock.release()
-        if (told_ms := won.node_ms(now_s())) is not None:
-            compose.clock_ms.go_on_from(told_ms)
-        primary = Primary(
-            group,
-            node.store,
-            REAL_DISK,
-            arbiter,
-            leadership,
-            won.configuration,
-            socket,
-            silent_since_s=won.silent_since_s,
-            clock_ms=compose.clock_ms,
-            came=came,
-        )
-        try:
-            primary.hold()
-            store = _store(config, node, primary, spare)
-        except BaseException:
-            primary.stop()
-            raise
+        store, primary = _opened(config, node, arbiter, leadership, led, spare)
         scrubbing.look()
         primary.on_stopped = Guarding(config, node, primary.epoch).stop
         until_listening.pop_all()
         return Led(store, primary, FilesDisk(primary), scrubbing, applied, door.close)
+
+
+def _opened(
+    config: Config,
+    node: Node,
+    arbiter: Arbiter,
+    leadership: Leadership,
+    led: _Won,
+    spare: PreparedSpare,
+) -> tuple[Journal, Primary]:
+    """The log, in the epoch that was granted."""
+    won, socket, group, came = led
+    if (told_ms := won.node_ms(now_s())) is not None:
+        compose.clock_ms.go_on_from(told_ms)
+    primary = Primary(
+        group,
+        node.store,
+        REAL_DISK,
+        arbiter,
+        leadership,
+        won.configuration,
+        socket,
+        silent_since_s=won.silent_since_s,
+        clock_ms=compose.clock_ms,
+        came=came,
+    )
+    try:
+        primary.hold()
+        return _store(config, node, primary, spare), primary
+    except BaseException:
+        primary.stop()
+        raise
 
 
 def note_damage(node: Node, fault: StoreCorrupt) -> None:
@@ -253,7 +269,7 @@ def _won(
     follower: Follower,
     waits: Callable[[str], None],
     pauses: Callable[[], None],
-) -> tuple[Won, PrimarySocket, Group, Mapping[str, tuple[bytes, Envelope]]]:
+) -> _Won:
     """An epoch that enough copies have promised, the group as it is then, and who has joined; until
     then this one follows."""
     while True:

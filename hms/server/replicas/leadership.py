@@ -132,9 +132,14 @@ class Leadership:
         more. Once that one leads, its name stands there for a while."""
         now, to = standing.configuration, standing.preferred
         is_given = standing.leader is None and ended_in(to) is None and to not in ("", now.primary)
-        return is_given and self._source is not None and self._source[:2] == (
-            now.epoch,
-            now.primary,
+        return (
+            is_given
+            and self._source is not None
+            and self._source[:2]
+            == (
+                now.epoch,
+                now.primary,
+            )
         )
 
     def _when_free(self, now: Configuration, preferred: str, now_s: float) -> Follow | Campaign:

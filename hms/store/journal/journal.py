@@ -105,6 +105,7 @@ class Journal:
         self.look_bytes = 0
         """Bytes that may be committed before maintenance is due; 0 while space is scarce."""
         self._durable_end = 0
+        self._rests_until_s = float("-inf")
         self._failure: str | None = None
         self._is_short = False
         """Spare or reserve could not be prepared, and nothing was left to make room for them."""
@@ -167,9 +168,17 @@ class Journal:
     @property
     def needs_maintenance(self) -> bool:
         """Spare or reserve are to be prepared, or tried again after the disk was full."""
-        if self._segment is None or self._failure is not None:
+        if self._segment is None or self._backlog is None or self._failure is not None:
+            return False
+        is_half_empty = self._backlog.room_bytes > self._segment_bytes // 2
+        if is_half_empty and self._disk.monotonic() < self._rests_until_s:
             return False
         return self._preallocated.is_due or self._segments.is_due(self.durable_lsn)
+
+    def rest(self, seconds: float) -> None:
+        """Clients wait for the disk: nothing is prepared for so long, or until half of the segment
+        is full."""
+        self._rests_until_s = self._disk.monotonic() + seconds
 
     def recover(
         self,

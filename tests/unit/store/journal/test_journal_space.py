@@ -195,3 +195,23 @@ def test_a_segment_is_written_with_zeros_before_unless_the_last_one_was_filled_b
     assert writes_to_spares(journal, disk, 1000) == 1
     assert (tmp_path / "spare.log").read_bytes() == bytes(SMALL)
     assert writes_to_spares(journal, disk, 10) == 2
+
+
+def test_a_journal_that_rests_prepares_nothing_until_half_of_its_segment_is_full(journal, disk):
+    """Behind a take-over clients wait for the disk, which wrote a segment of zeros."""
+    assert journal.needs_maintenance
+
+    journal.rest(2.0)
+
+    assert not journal.needs_maintenance
+    journal.append(5, 1, (bytes(SMALL // 2),))
+    assert journal.needs_maintenance
+
+
+def test_a_journal_has_rested_when_the_time_is_over(journal, disk):
+    """However little is written."""
+    journal.rest(2.0)
+    disk.now = 1.9
+    assert not journal.needs_maintenance
+    disk.now = 2.0
+    assert journal.needs_maintenance
