@@ -73,18 +73,20 @@ class HotStandby:
         if began < self._free_at and not (is_idle and self._applied is not None):
             return False
         has_all = confirmed == self._until and self._is_there
-        if has_all and not (is_idle and self._lacks_pinned):
+        if has_all and not self._lacks_pinned:
             return False
+        has_more = False
         try:
             if has_all:
-                return self._read_pinned(began + SLICE_S)
-            self._slice(confirmed, began + SLICE_S)
+                has_more = self._read_pinned(began + SLICE_S)
+            else:
+                self._slice(confirmed, began + SLICE_S)
         except Exception as fault:  # noqa: BLE001 - the log is read at the take-over
             why = f"{type(fault).__name__}: {fault}"
         else:
             rest = 0 if began < self._hurries_until else REST_SLICES
             self._free_at = began + (1 + rest) * (time.monotonic() - began)
-            return not self._is_there
+            return has_more or not self._is_there
         self._give_up(why)  # out of the handler: the fault's frames hold what was applied
         self._free_at = began + AGAIN_S
         return False

@@ -177,6 +177,9 @@ class Follower:
         """So many times it has joined since a primary answered."""
         self._is_lost = False
         """The connection to the primary ended, as it does when its process ends."""
+        self._is_told = False
+        """The replica that is followed is about to lead, and says so itself: the arbiter has no
+        more news, and who asks it does not hear that one meanwhile."""
         self._alone_s: float | None = None
         """Since when nobody leads here, as far as it is known."""
         self._may_be_repaired = self._has_answer = True
@@ -270,7 +273,8 @@ class Follower:
             return False
         pause_s = self._group.lease_s / BEATS_PER_LEASE / SILENT_BEATS
         if self._alone_s is not None:
-            pause_s = min(pause_s, LOST_S, max(SOON_S, (at_s - self._alone_s) / 8))
+            soon_s = LOST_S if self._is_told else max(SOON_S, (at_s - self._alone_s) / 8)
+            pause_s = min(pause_s, LOST_S, soon_s)
         return at_s - self._looked_s >= pause_s
 
     def _look(self) -> Won | None:
@@ -298,6 +302,10 @@ class Follower:
             self._has_answer = False
             return None
         self._has_answer = True
+        assert standing is not None
+        now, is_led = standing.configuration, standing.leader is not None
+        is_new = is_led and self._leadership.is_later(now.epoch)
+        self._is_told = is_new or action.primary != now.primary
         if action.primary != self._group.me:  # else its own lease, of a life before, is to end
             self._waits(action.why)
         self._follow(action.primary)

@@ -153,6 +153,10 @@ class Leadership:
         is_free = preferred or now.primary == self.me or not others or self._is_given_up(now_s)
         return Campaign(now.version) if is_free else Follow(now.primary, f"{now.primary} (silent)")
 
+    def is_later(self, epoch: int) -> bool:
+        """No frame of that epoch has been accepted yet."""
+        return self._source is None or epoch > self._source[0]
+
     def member_of(self, now: Configuration) -> Member | None:
         """This copy among those that count; a new disk under an old name is none (H12)."""
         return next((one for one in now.members if one.copy_id == self.copy_id), None)
