@@ -54,7 +54,7 @@ def switch_over(
             for parts in link.received():
                 envelope, data = decode(parts)
                 if isinstance(envelope.said, OrderDone):
-                    return _done(envelope.said, data)
+                    return _done(envelope.said, bytes(data))
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + LOOK_AGAIN_S
                 if (later := _later(arbiter, leader)) is not None:

@@ -35,6 +35,7 @@ from hms.server.replicas.frames import (
     Bye,
     ConfirmedUpTo,
     Cut,
+    Data,
     Drop,
     Envelope,
     Fence,
@@ -332,6 +333,7 @@ class Follower:
 
     def _forget_repaired(self) -> None:
         """A primary may have repaired this copy and gone before that was looked at."""
+        self.copy.sync()
         newest = self.copy.newest_now()
         older = [n for n in read_damages(self._disk, self._folder) if n < newest]
         if good := [n for n in older if check_segment(self._disk, self._folder, n) is None]:
@@ -347,6 +349,7 @@ class Follower:
             forget_damages(self._disk, self._folder, behind)
 
     def _campaign(self, action: Campaign) -> Won | None:
+        self.copy.sync()  # it may have been a copy that catches up
         asked_s, me = self._clock_s(), self._leadership
         since_s = float("-inf") if me.is_silent(asked_s) else asked_s
         won = self._arbiter.campaign(action.version, me.me, me.start)
@@ -415,7 +418,8 @@ class Follower:
         self._link.say(me.log, me.me, me.start, said)
 
     def _take(self, timeout_s: float) -> None:
-        """All that is there; synced, and said so, once."""
+        """All that is there; synced, and said so, once. A copy that does not count yet says only
+        how much it took: what it took is synced by and by, and all of it before it counts."""
         link = self._link
         if link is None:
             _IDLE.wait(timeout_s)
@@ -435,13 +439,14 @@ class Follower:
                 answers.append(answer)
             if self._link is None:
                 return
-        if self._taken != taken:
+        if self._is_whole or self._taken == taken:
             self.copy.sync()
+        if self._taken != taken:
             self._say(Ack(self._mark, self._taken))
         for answer in answers:
             self._say(answer)
 
-    def _receive(self, parts: list[bytes]) -> Said | None:
+    def _receive(self, parts: list[Data]) -> Said | None:
         """What is to be answered at once, if anything."""
         envelope, data = decode(parts)
         said, who = envelope.said, (envelope.epoch, envelope.replica, envelope.start)
@@ -461,7 +466,6 @@ class Follower:
                 return self._promised(envelope.epoch)
             case Rejoin():
                 self._unanswered = 0
-                self.copy.sync()
                 self._join()
             case Resume():
                 self._is_resumed, self._unanswered = True, 0
@@ -471,6 +475,7 @@ class Follower:
             case Whole():
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1
+                self.copy.sync()
                 self.copy.is_whole()
                 self._is_whole = True
                 self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
@@ -517,7 +522,6 @@ class Follower:
             log.error("segment %d is damaged at the primary, too", number)
         known = read_damages(self._disk, self._folder)
         if any(self._damaged.get(n, one.offset + 1) > one.offset for n, one in known.items()):
-            self.copy.sync()
             self._join()
 
     def _is_good(self, number: int) -> bool:
@@ -545,7 +549,7 @@ class Follower:
         self._waits(f"{self._leadership.leader[0]} (epoch {epoch}, which begins)")
         return Promised(self._state.copy_id, epoch, end, is_clean)
 
-    def _next(self, said: Told, data: bytes) -> None:
+    def _next(self, said: Told, data: Data) -> None:
         if not self._is_resumed and not isinstance(said, Drop | Aside):
             return  # it joins anew
         if isinstance(said, Cut) and said.number >= self.copy.newest_now():  # else more stays

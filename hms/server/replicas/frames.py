@@ -4,14 +4,15 @@ Two parts for each message. A frame of another log, epoch or start is refused by
 `mark` numbers what the primary has written; 0 for bytes that a copy gets because it lacks them.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Annotated, Final
-from zlib import crc32
 
 import msgspec
 from msgspec import Meta
 
 from hms.errors.catalogue import ReplicaFrameBad
+from hms.wire.record_runs import crc32
 
 __all__ = [
     "BYTES_MAX",
@@ -25,6 +26,7 @@ __all__ = [
     "Bye",
     "ConfirmedUpTo",
     "Cut",
+    "Data",
     "Digest",
     "Digested",
     "Drop",
@@ -59,6 +61,7 @@ FORMAT: Final = 1
 """Of these frames; another one is refused."""
 BYTES_MAX: Final = 1 << 20
 """Bytes of the log in one frame."""
+Data = bytes | memoryview
 
 
 class _Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=True):
@@ -384,7 +387,7 @@ def encode(envelope: Envelope) -> bytes:
     return _ENCODER.encode(envelope)
 
 
-def decode(parts: list[bytes]) -> tuple[Envelope, bytes]:
+def decode(parts: Sequence[Data]) -> tuple[Envelope, Data]:
     """A message, checked; ReplicaFrameBad."""
     if len(parts) != 2:  # noqa: PLR2004 - an envelope and bytes
         raise ReplicaFrameBad(detail=f"it has {len(parts)} parts")

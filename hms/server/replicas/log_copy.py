@@ -21,6 +21,7 @@ from hms.server.replicas.frames import (
     BYTES_MAX,
     Aside,
     Cut,
+    Data,
     Drop,
     FileGone,
     FilePart,
@@ -68,6 +69,8 @@ NO_LIMITS: Final = LogLimits()
 _INCOMING: Final = "incoming"
 _INCOMING_PAST: Final = "incoming.past"
 OPEN_MAX: Final = 2
+UNSYNCED_MAX: Final = 8 << 20
+"""Bytes: a sync is short."""
 ASIDE_SUFFIX: Final = ".aside"
 ASIDE_MAX: Final = 16
 """So many segments that were set aside are kept, the newest."""
@@ -94,7 +97,8 @@ class LogCopy:
         self._files = folder / FILES_FOLDER
         self._files_disk = PRIVATE_DISK if disk is REAL_DISK else disk
         self._open: dict[int, int] = {}
-        self._unsynced: set[int] = set()
+        self._unsynced: dict[int, int] = {}
+        """Bytes of segments that were written, and are not synced."""
         self._part: tuple[str, int] | None = None
         self._past: tuple[int, int] | None = None
         self._tails: dict[int, int] = {}
@@ -211,7 +215,7 @@ class LogCopy:
             return [n for n in self._disk.list_dir(self._files) if is_whole_file(n)]
         return []
 
-    def take(self, said: Told, data: bytes) -> None:
+    def take(self, said: Told, data: Data) -> None:
         """Do what the primary says; safe after the next sync()."""
         self._tail = None
         match said:
@@ -254,8 +258,8 @@ class LogCopy:
 
     # segments
 
-    def _begin(self, said: Segment, header: bytes) -> None:
-        found = unpack_segment_header(header)
+    def _begin(self, said: Segment, header: Data) -> None:
+        found = unpack_segment_header(bytes(header))
         if found is None or found.number != said.number or said.suffix not in SUFFIXES:
             raise ReplicaFrameBad(detail=f"the header of segment {said.number} is none")
         file = self._find(said.number)
@@ -276,7 +280,7 @@ class LogCopy:
         self._disk.fsync_dir(self._folder)
         self.written = {said.number: SEGMENT_HEADER_BYTES}
 
-    def _write(self, said: Write, data: bytes) -> None:
+    def _write(self, said: Write, data: Data) -> None:
         if said.offset < SEGMENT_HEADER_BYTES:
             raise ReplicaFrameBad(detail=f"it writes over the header of segment {said.number}")
         fd, end = self._fd(said.number), self._tails.get(said.number, 0)
@@ -287,8 +291,13 @@ class LogCopy:
                 differs = next(n for n, (ours, theirs) in enumerate(pairs) if ours != theirs)
                 self._copy_aside(said.number)
                 self._zero(said.number, self._record_at(said.number, said.offset + differs))
+        if self._unsynced and said.number not in self._unsynced:
+            self.sync()  # so that only one of them may be torn
         write_all(self._disk, fd, [data], said.offset)
-        self._unsynced.add(said.number)
+        unsynced = self._unsynced.get(said.number, 0) + len(data)
+        self._unsynced[said.number] = unsynced
+        if unsynced >= UNSYNCED_MAX:
+            self.sync()
         if said.number in self._coming:
             self._came.add(said.number)
         if said.number in self.written:
@@ -452,7 +461,7 @@ class LogCopy:
             self._disk.unlink(segment_file(self._folder, number, HISTORY_SUFFIX))
             total, left = total - size, left - 1
 
-    def _past_part(self, said: PastPart, data: bytes) -> None:
+    def _past_part(self, said: PastPart, data: Data) -> None:
         """A segment has its name when its last part is taken, synced; one that is there stays."""
         incoming = self._folder / _INCOMING_PAST
         if said.offset == 0:
@@ -499,14 +508,14 @@ class LogCopy:
         return self._open[number]
 
     def _forget(self, number: int) -> None:
-        self._unsynced.discard(number)
+        self._unsynced.pop(number, None)
         self.written.pop(number, None)
         if number in self._open:
             self._disk.close(self._open.pop(number))
 
     # files of messages
 
-    def _file(self, said: FilePart, data: bytes) -> None:
+    def _file(self, said: FilePart, data: Data) -> None:
         """Whole, synced and with its name when its last part is taken."""
         name, incoming = _checked(said.name), self._files / _INCOMING
         if said.offset == 0:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
-from zlib import crc32
 
 from msgspec import structs
 
@@ -93,12 +92,13 @@ from hms.store.journal.segment_walk import (
     segment_file,
     segment_numbers,
 )
+from hms.wire.record_runs import crc32
 
 __all__ = ["Primary"]
 
 log = logging.getLogger("hms.replicas")
 
-PIECE_BYTES: Final = 256 << 10
+PIECE_BYTES: Final = 512 << 10
 """So much of what a copy lacks is read in a turn: what is written now waits for no more (P13)."""
 WINDOW_FRAMES: Final = 64
 """A copy that catches up has so many pieces on their way to it while nobody writes."""
