@@ -105,6 +105,9 @@ WINDOW_FRAMES: Final = 64
 SHADOW_FRAMES: Final = 8
 """While somebody does, as it syncs them on the way of what is confirmed; and one that has the log,
 for the history."""
+AWAITED_S: Final = 0.002
+"""So long the next piece waits for what was written last to be confirmed: the thread that sends it
+is the one that hears the answers."""
 BEHIND_FRAMES_MAX: Final = 1024
 BEHIND_BYTES_MAX: Final = 64 << 20
 """A copy that has so many on their way to it, or bytes of the log, joins again: one that stands
@@ -237,6 +240,7 @@ class Primary:
         self._place, self._place_at_s = NOTHING, float("-inf")
         self._passed = 0
         """The mark up to which what was written is on its way."""
+        self._passed_at_s = float("-inf")
         self._fault: HmsError | None = None
         self._is_over = False
         self.orders = Orders(group.node, group.me, granted.epoch, socket.wake)
@@ -744,7 +748,9 @@ class Primary:
 
     def _serve(self) -> None:
         while not self._is_over and self._fault is None:
-            pause_s = 0.0 if self._has_more() else max(0.0, self._beat_at_s - self._clock_s())
+            pause_s = max(0.0, self._beat_at_s - self._clock_s())
+            if self._has_more():
+                pause_s = min(pause_s, AWAITED_S) if self._is_awaited() else 0.0
             if self._is_place_new:
                 pause_s = min(pause_s, PLACE_S)
             self._socket.wait(pause_s)
@@ -856,6 +862,11 @@ class Primary:
 
     def _has_more(self) -> bool:
         return any(self._may_send(link) for link in self._links.values())
+
+    def _is_awaited(self) -> bool:
+        """Somebody waits for what has gone just now to be confirmed."""
+        is_confirmed = self._confirmation.is_confirmed(self._passed)
+        return not is_confirmed and self._clock_s() < self._passed_at_s + AWAITED_S
 
     def _may_send(self, link: _Link) -> bool:
         if link.is_whole:
@@ -1058,6 +1069,7 @@ class Primary:
             self._passed = self._confirmation.written
             must_keep, self._must_keep = self._must_keep, False
         if waiting:
+            self._passed_at_s = self._clock_s()
             for link in self._links.values():
                 link.calm = 0
         for said, data in waiting:
@@ -1100,8 +1112,9 @@ class Primary:
     # what a copy lacks
 
     def _catch_up(self, link: _Link) -> None:
-        """A piece: before the next one of any copy goes what was written meanwhile."""
-        if not self._may_send(link) or link.route not in self._links:
+        """A piece: before the next one of any copy goes what was written meanwhile, and comes its
+        confirmation."""
+        if self._is_awaited() or not self._may_send(link) or link.route not in self._links:
             return
         link.calm += 1
         if link.files:

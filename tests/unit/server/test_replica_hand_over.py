@@ -33,7 +33,7 @@ from hms.server.replicas.frames import (
 )
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
-from hms.server.replicas.primary import Primary
+from hms.server.replicas.primary import AWAITED_S, Primary
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.format import SEGMENT_HEADER_BYTES, Author, pack_segment_header
 from hms.store.journal.segment_walk import segment_file
@@ -69,6 +69,8 @@ class Pair:
         header = pack_segment_header(Author(7, granted.epoch), 1, 1, 1)
         segment_file(folder, 1).write_bytes(header + bytes(SEGMENT_BYTES - len(header)))
         self.primary.begun(1, header, SEGMENT_BYTES)
+        self.primary._serve_once()
+        self.now_s += AWAITED_S
         self.says(Join(A.copy_id, 3, {}, {}, [], []))
         self.says(Reads([self.primary._format]))
         self.answers(self.writes())

@@ -27,7 +27,13 @@ from hms.server.replicas.frames import (
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
 from hms.server.replicas.log_copy import FILES_FOLDER
-from hms.server.replicas.primary import PIECE_BYTES, SHADOW_FRAMES, WINDOW_FRAMES, Primary
+from hms.server.replicas.primary import (
+    AWAITED_S,
+    PIECE_BYTES,
+    SHADOW_FRAMES,
+    WINDOW_FRAMES,
+    Primary,
+)
 from hms.store.journal.disk import RealDisk
 from hms.store.journal.format import SEGMENT_HEADER_BYTES, Author, pack_segment_header
 from hms.store.journal.segment_walk import HISTORY_SUFFIX, segment_file
@@ -57,7 +63,7 @@ class Leader:
     that is written now; b comes with nothing."""
 
     def __init__(self, folder, sizes, segment_bytes, history=()):
-        self.disk, self.told, self.taken = CountingDisk(), [], 0
+        self.disk, self.told, self.taken, self.now_s = CountingDisk(), [], 0, 1000.0
         engine = MemoryEngine(lambda: 1000.0, 30.0)
         arbiter = MemoryArbiter(engine, "a")
         arbiter.begin(Configuration(5, LOG, 3, "a", 3, (ME,), 1))
@@ -69,7 +75,7 @@ class Leader:
         socket = SimpleNamespace(send=self.hears, received=list, wake=lambda: None)
         self.primary = Primary(
             Group("n", "a", peers, 30.0, Limits(1, 1.0, 60.0)), folder, self.disk, arbiter,
-            leadership, granted, socket, silent_since_s=1000.0, clock_s=lambda: 1000.0,
+            leadership, granted, socket, silent_since_s=1000.0, clock_s=lambda: self.now_s,
         )  # fmt: skip
         self.primary.start = lambda: None
         self.disk.holds_lock = self.primary._changed._lock.locked
@@ -81,6 +87,7 @@ class Leader:
                 file.truncate(segment_bytes)
         self.number, self.end = number, SEGMENT_HEADER_BYTES
         self.primary.begun(number, header, segment_bytes)
+        self.primary.synced()
         self.primary._serve_once()
 
     def hears(self, _route, envelope, data):
@@ -94,9 +101,11 @@ class Leader:
         self.says(Join(OTHER, 3, {}, {}, [], []))
         self.says(Reads([self.primary._format]))
 
-    def writes(self):
+    def writes(self, *, is_confirmed=True):
         self.primary.written(self.number, self.end, b"12345678")
         self.end += 8
+        if is_confirmed:
+            self.primary.synced()
 
     def turn(self):
         """What is told, and bytes that are read."""
@@ -165,6 +174,29 @@ def test_the_window_is_small_while_somebody_writes(tmp_path, is_written):
     assert count == (SHADOW_FRAMES if is_written else WINDOW_FRAMES) - head
     leader.takes()
     assert leader.primary._has_more()
+
+
+def test_the_next_piece_waits_for_a_confirmation_and_not_for_long(tmp_path):
+    """Who sends the pieces hears the answers: each piece would hold one up. Where none comes, as
+    copies are away, what a copy lacks goes on."""
+    leader = Leader(tmp_path, [32 * MIB - 64], 32 * MIB)
+    leader.joins()
+    leader.turn()
+
+    def pieces(turns=1):
+        told = [said for _ in range(turns) for said, _ in leader.turn()[0]]
+        return sum(behind(said) for said in told)
+
+    assert pieces() == 1
+    leader.writes(is_confirmed=False)
+    assert pieces(3) == 0
+    assert leader.primary._has_more()
+    leader.primary.synced()
+    assert pieces() == 1
+    leader.writes(is_confirmed=False)
+    assert pieces(3) == 0
+    leader.now_s += AWAITED_S
+    assert pieces() == 1
 
 
 def test_nothing_is_read_while_who_writes_waits(tmp_path):
