@@ -1,6 +1,6 @@
 """hms user: who may log in, and how."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ _FILE = click.option(
     help="Where the password is; else it is read from standard input.",
 )
 _MANY: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
+_NETWORKS: dict[str, Any] = {"multiple": True, "metavar": "NETWORK"}
 
 
 @click.group()
@@ -101,6 +102,13 @@ def password(target: Target, name: str, file: Path | None, dry_run: bool) -> Non
 @click.option("--no-role", "lost", help="A role that it loses.", **_MANY)
 @click.option("--os-user", "os_users", help="Whose processes need no password.", **_MANY)
 @click.option("--no-os-user", "left", help="Whose processes need one again.", **_MANY)
+@click.option("--os-group", "groups", help="A group whose processes need none.", **_MANY)
+@click.option("--no-os-group", "no_groups", help="Whose processes need one again.", **_MANY)
+@click.option("--address", "networks", help="A network that it comes from alone.", **_NETWORKS)
+@click.option("--no-address", "no_networks", help="No more; none left: from anywhere.", **_NETWORKS)
+@click.option(
+    "--not-after", metavar="TIME", help="Until when it may log in, such as 2027-01-31; or none."
+)
 @click.option(
     "--two-factors/--no-two-factors",
     "two_factors",
@@ -115,10 +123,17 @@ def alter(
     lost: tuple[str, ...],
     os_users: tuple[str, ...],
     left: tuple[str, ...],
+    groups: tuple[str, ...],
+    no_groups: tuple[str, ...],
+    networks: tuple[str, ...],
+    no_networks: tuple[str, ...],
+    not_after: str | None,
     two_factors: bool | None,
     dry_run: bool,
 ) -> None:
-    """Change the roles of a user, whose processes are it, or how many proofs it takes."""
+    """Change the roles of a user, whose processes are it, from where and until when it comes, or
+    how many proofs it takes."""
+    ends = None if not_after is None else _time_of(not_after)
 
     def change(document: SecurityDocument) -> SecurityDocument:
         known = changes.user_of(document, name)
@@ -127,10 +142,24 @@ def alter(
             name,
             roles=_changed(known.roles, roles, lost),
             os_users=_changed(known.os_users, os_users, left),
+            os_groups=_changed(known.os_groups, groups, no_groups),
+            addresses=_changed(known.addresses, networks, no_networks),
+            not_after=known.not_after if not_after is None else ends,
             two_factors=known.two_factors if two_factors is None else two_factors,
         )
 
     apply(target, change, f"{name}: altered", is_dry=dry_run)
+
+
+def _time_of(given: str) -> datetime | None:
+    """In UTC where it does not say otherwise; None for "none"."""
+    if given == "none":
+        return None
+    try:
+        found = datetime.fromisoformat(given)
+    except ValueError as fault:
+        raise InvalidArgument(what="--not-after", detail=f"{given!r}: {fault}") from fault
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @user.command()
@@ -268,11 +297,13 @@ def show(target: Target, name: str) -> None:
     """One user."""
     document = document_of(target)
     entry = changes.user_of(document, name)
-    tokens = [t for t, one in document.token.items() if one.user == name]
+    tokens = {t: one for t, one in document.token.items() if one.user == name}
     ends: datetime | None = entry.not_after
     more = {
         "keys": list(entry.keys),
-        "tokens": tokens,
+        "os_groups": list(entry.os_groups),
+        "tokens": list(tokens),
+        "token_ends": {t: one.expires_at.isoformat() for t, one in tokens.items()},
         "two_factors": entry.two_factors,
         "not_after": ends.isoformat() if ends else None,
         "addresses": list(entry.addresses),

@@ -113,7 +113,7 @@ class Sessions:
 
     def _connect_all(self, **options: Any) -> "hms.Connection":
         """The connection that all share on an open node. One that has been secured since lets the
-        console in by its process: that is no right of whoever asks."""
+        console in by its process, which is no right of its visitors."""
         connection = self._connect("", "", **options)
         welcome = connection.link.welcome
         if welcome is not None and welcome.is_secured:

@@ -472,3 +472,39 @@ def test_every_fault_of_the_file_is_told_with_its_line(run, secured):
 
     assert f"{secured}:3: version counts from 1" in said
     assert "did you mean 'roles'?" in said
+
+
+def test_from_where_and_until_when_a_user_comes_is_set_by_a_command(run, secured):
+    """Before, the file had to be edited."""
+    run("user", "add", "u", "--password", given="pass word\n")
+    run("user", "alter", "u", "--address", "10.20.0.0/16", "--os-group", "till")
+    run("user", "alter", "u", "--address", "10.30.0.1", "--not-after", "2027-01-31")
+    entry = load_security(secured).user["u"]
+    assert entry.addresses == ("10.20.0.0/16", "10.30.0.1")
+    assert entry.os_groups == ("till",)
+    assert entry.not_after.isoformat() == "2027-01-31T00:00:00+00:00"
+    made = run("user", "token", "u", "--for", "1d", is_json=True)
+    shown = run("user", "show", "u", is_json=True)
+    assert (shown["os_groups"], shown["tokens"]) == (["till"], [made["id"]])
+    assert shown["token_ends"][made["id"]] == made["expires_at"]
+
+    run("user", "alter", "u", "--not-after", "2027-01-31T12:00:00+02:00", "--no-os-group", "till")
+    left = ["--no-address", "10.20.0.0/16", "--no-address", "10.30.0.1"]
+    run("user", "alter", "u", *left)
+    entry = load_security(secured).user["u"]
+    assert (entry.addresses, entry.os_groups) == ((), ())
+    assert entry.not_after.isoformat() == "2027-01-31T12:00:00+02:00"
+    run("user", "alter", "u", "--not-after", "none")
+    assert load_security(secured).user["u"].not_after is None
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--address", "10.20.0.0/40"), ("--not-after", "tomorrow")]
+)
+def test_a_network_or_a_time_that_is_none_changes_nothing(run, secured, option, value):
+    """It names the word that is wrong."""
+    run("user", "add", "u", "--password", given="pass word\n")
+    before = secured.read_bytes()
+
+    assert value in run("user", "alter", "u", option, value, code=1)
+    assert secured.read_bytes() == before
