@@ -3,9 +3,10 @@
 A node that takes more is killed, before it has refused a message.
 """
 
+import os
 from pathlib import Path
 
-__all__ = ["OWN_BYTES", "memory_for_messages", "memory_limit"]
+__all__ = ["OWN_BYTES", "memory_for_messages", "memory_limit", "resident_bytes"]
 
 OWN_BYTES = 256 << 20
 """What a node takes beside the messages that wait."""
@@ -27,6 +28,15 @@ def memory_limit(root: Path = Path("/")) -> int | None:
         elif "memory" in controllers.split(","):
             limits += _limits(root / "sys/fs/cgroup/memory", path, _VERSION_1)
     return min(limits, default=None)
+
+
+def resident_bytes(root: Path = Path("/")) -> int:
+    """What this process has in memory; 0 where the system does not tell."""
+    try:
+        pages = int((root / "proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_for_messages(otherwise: int, least: int, limit: int | None) -> int:

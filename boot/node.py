@@ -35,6 +35,7 @@ from hms.boot.hardening import keep_memory_private
 from hms.boot.linking import gateway_limits, make_linking
 from hms.boot.listening import listening
 from hms.boot.memory import keep_freed_memory
+from hms.boot.memory_limit import memory_limit, resident_bytes
 from hms.boot.monitoring.alert_command import AlertCommand, Change
 from hms.boot.monitoring.notify import Notifier
 from hms.boot.monitoring.state_file import StateFile, state_file_of
@@ -290,6 +291,7 @@ class NodeProcess:
         secured = {} if own is None else {"policy_rejected": own.rejected}
         secured |= {} if own is None else {"policy_differs": own.differs}
 
+        most_bytes = memory_limit() or 0
         is_open = self._node.allow_debugger and has_secrets(self._config, self._node)
         debugger_allowed = DEBUGGER_ALLOWED if is_open else ""
 
@@ -304,6 +306,7 @@ class NodeProcess:
         return Parts(
             slowest_turn_s=self._gateway.slowest_turn_s,
             closed_for_memory=self._gateway.closed_for_memory,
+            resident=lambda: (resident_bytes(), most_bytes),
             growth=self._journal.growth,
             servers=self._servers.describe,
             listeners_missing=self._broker.monitor.listeners_missing,

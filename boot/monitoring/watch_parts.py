@@ -2,6 +2,7 @@
 
 slow_main_loop       a turn of the main thread took too long; it holds for a minute
 memory_pressure      connections were closed for what was held for them; it holds for a minute
+process_memory_high  the kernel ends the node when it takes more than its container or unit may
 log_not_compacting   the log is too large and grows, and its oldest segment stays
 server_down          a [server.NAME] has a process that ends again and again, or was given up
 listener_missing     what waits for a service that nobody offers
@@ -55,6 +56,8 @@ class Parts:
     audit_broken: Callable[[], str]
     closed_for_memory: Callable[[], int] = int
     """So many connections since the boot."""
+    resident: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    """Bytes that the process has in memory, and how many it may have; 0: nobody says."""
     anchor_not_sent: Callable[[], str] = _nothing
     alert_not_told: Callable[[], str] = _nothing
     debugger_allowed: Callable[[], str] = _nothing
@@ -97,6 +100,10 @@ class PartsWatch:
         closed = self._closed[-1] - self._closed[0]
         text = f"{counted(closed, 'connection was', 'connections were')} closed in a minute"
         put("memory_pressure", closed, f"{text}: too many bytes were held for them")
+        used, most = parts.resident()
+        is_high = bool(most) and 100 * used > limits.process_memory_high_percent * most
+        text = f"the node has {used >> 20} MiB in memory, of {most >> 20} MiB that it may have"
+        put("process_memory_high", is_high, text)
         self._look_at_growth(parts.growth())
         failing = [_failing(row) for row in parts.servers()]
         self._put("server_down", _some(failing), limits.server_down_s)

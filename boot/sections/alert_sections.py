@@ -32,6 +32,8 @@ class Alerts(Entry, frozen=True, kw_only=True):
     """Less than this share of the store's disk is left."""
     memory_high_percent: Percent = 90
     """More than this share of max_memory_bytes is taken."""
+    process_memory_high_percent: Percent = 90
+    """More than this share of the memory that its container or unit may have is the node's."""
     descriptors_high_percent: Percent = 80
     """More than this share of the descriptors that the process may have is open."""
     dead_letters_per_minute: Count = 10

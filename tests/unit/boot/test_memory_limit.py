@@ -4,7 +4,7 @@ import pytest
 
 from hms.boot import config
 from hms.boot.config import load
-from hms.boot.memory_limit import memory_for_messages, memory_limit
+from hms.boot.memory_limit import memory_for_messages, memory_limit, resident_bytes
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -66,3 +66,9 @@ def test_a_node_in_a_small_container_refuses_messages_before_it_is_killed(tmp_pa
     assert load(file).node().max_memory_bytes == 512 * MIB
     file.write_text('[node.A]\nmax_memory_bytes = "2 GiB"\n')
     assert load(file).node().max_memory_bytes == 2 * GIB
+
+
+def test_what_is_in_memory_is_read_of_the_kernel(tmp_path):
+    """Nobody is told of a system that does not say it."""
+    assert resident_bytes() > 1 << 20
+    assert resident_bytes(tmp_path) == 0

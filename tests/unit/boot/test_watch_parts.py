@@ -32,10 +32,12 @@ class Rig:
         self.servers, self.missing, self.files = [dict(SERVER)], [], []
         self.broken = self.rejected = self.differs = self.unsent = self.looked_into = ""
         self.copies = {}
+        self.resident = 0, 0
         self.alerts = Alerts(lambda: self.now_ms, lambda: self.now_s)
         parts = Parts(
             slowest_turn_s=lambda: self.turn_s,
             closed_for_memory=lambda: self.closed,
+            resident=lambda: self.resident,
             growth=lambda: self.growth,
             servers=lambda: self.servers,
             listeners_missing=lambda: self.missing,
@@ -120,6 +122,19 @@ def test_copies_of_the_log_that_are_missing_are_told(rig):
     assert rig.look() == {}
     assert rig.look(10) == {"replica_unprotected": "a leads, and no copy may be lost"}
     rig.copies["replica_unprotected"] = ""
+    assert rig.look() == {}
+
+
+def test_a_node_that_is_about_to_be_ended_for_its_memory_is_told(rig):
+    """The kernel says nothing before."""
+    rig.resident = 901 << 20, 0
+    assert rig.look() == {}
+    rig.resident = 900 << 20, 1000 << 20
+    assert rig.look() == {}
+    rig.resident = 901 << 20, 1000 << 20
+    said = "the node has 901 MiB in memory, of 1000 MiB that it may have"
+    assert rig.look() == {"process_memory_high": said}
+    rig.resident = 500 << 20, 1000 << 20
     assert rig.look() == {}
 
 
