@@ -8,13 +8,14 @@ from typing import Any, Self
 import click
 
 from hms.boot.cli.cells import written_time
-from hms.boot.cli.target import Target, show_values, target_options
+from hms.boot.cli.target import HEALTH_TELLS, Target, show_values, target_options
 from hms.boot.cli.values import value_options
 from hms.boot.counts import counted
 from hms.boot.entries import Config, Node
 from hms.boot.log_folder import log_folder
 from hms.boot.roles import role_of
 from hms.boot.supervise import boot_node, end_node, find, run_in_foreground
+from hms.errors.catalogue import ConnectionRefused
 
 __all__ = ["boot", "down", "status"]
 
@@ -147,7 +148,8 @@ def down(target: Target, is_prompt: bool, timeout_s: float) -> None:
 @target_options
 @value_options
 def status(target: Target) -> None:
-    """Show whether the node runs and what it does; exit code 1 tells that it does not."""
+    """Show whether the node runs and what it does; exit code 1 tells that it does not, or does not
+    answer."""
     if target.address:
         _show_status(target, target.administer("status"))
         return
@@ -157,7 +159,7 @@ def status(target: Target) -> None:
         if at and not target.is_json:
             click.echo()
         _show_status(target, said)
-    if not all(said["running"] for said in found):
+    if not all(said["running"] and "fault" not in said for said in found):
         click.get_current_context().exit(1)
 
 
@@ -194,7 +196,12 @@ def _look_at(config: Config, node: Node) -> dict[str, Any]:
     if process is None:
         return {**said, "log": str(node.log_file)}
     said["pid"] = process.pid
-    return said | (role_of(node, process.pid) or _asked(config, node))
+    if role := role_of(node, process.pid):
+        return said | role
+    try:
+        return said | _asked(config, node)
+    except ConnectionRefused as fault:
+        return said | {"fault": f"{fault.reason}; {HEALTH_TELLS}", "log": str(node.log_file)}
 
 
 def _asked(config: Config, node: Node) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ __all__ = [
 
 BY_PROFILE = "profile:"
 """As hms.client.profiles.profiled has it, which --help does not load."""
+HEALTH_TELLS = "hms health tells how it is"
 ANSWER_S = 30.0
 """How long a command waits for the node's answer, where nothing else was said."""
 
@@ -65,6 +66,7 @@ class Target:
         """A connection to the node, closed at the end; a lost one fails the command at once."""
         from hms.client.connection import Connection  # noqa: PLC0415 - only who connects
         from hms.client.profiles.profiled import tool_connection  # noqa: PLC0415 - the same
+        from hms.errors.catalogue import ConnectionRefused  # noqa: PLC0415 - the same
 
         given = {
             "client_name": "hms",
@@ -72,8 +74,26 @@ class Target:
             "request_timeout_s": self.timeout_s,
             **settings,
         }
-        with tool_connection(Connection, self.resolve(), **given).open() as connection:
+        with ExitStack() as opened:
+            try:
+                connection = opened.enter_context(
+                    tool_connection(Connection, self.resolve(), **given).open()
+                )
+            except ConnectionRefused as fault:
+                if not (pid := self._pid()):
+                    raise
+                reason = f"{fault.reason}, though its process {pid} runs; {HEALTH_TELLS}"
+                raise ConnectionRefused(address=fault.address, reason=reason) from fault
             yield connection
+
+    def _pid(self) -> int:
+        """Of the node on this machine, 0 when it does not run here or nobody knows."""
+        if self.address:
+            return 0
+        from hms.boot.supervise import find  # noqa: PLC0415 - when something is wrong only
+
+        process = find(self.config().node(self.node_name))
+        return 0 if process is None else process.pid
 
     def administer(self, verb: str, **arguments: Any) -> Any:
         """The node's answer to an operator's command, as plain data."""

@@ -7,12 +7,16 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import pytest
 from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from hms.boot.config import load
+from hms.boot.supervise import identify
+from hms.client.core import requests
 from hms.testing import node as booted
 from tests.support.waiting import wait_until
 
@@ -234,3 +238,25 @@ def test_a_command_is_told_of_an_alert_and_its_failure_is_one(tmp_path):
 
         wait_until(has_failed)
         assert ends not in told.read_text()
+
+
+def test_a_node_that_runs_and_does_not_answer_is_told_apart_from_one_that_does_not_run(
+    node, command, monkeypatch
+):
+    """Who reads "boot the node" at night boots one that is there."""
+    monkeypatch.setattr(requests, "CONNECT_TIMEOUT_S", 0.5)
+    process = asdict(identify(node.pid))
+    config = load(node.config_file).node(node.name)
+    (config.runtime / f"{node.name}.process").write_text(json.dumps(process))
+    node.pause()
+    code, shown = command("status")
+    assert code == 1
+    assert "no answer within 0.5 s; hms health tells how it is" in shown
+    assert str(node.pid) in shown
+    assert str(config.log_file) in shown
+    done = CliRunner().invoke(main, ["queue", "list", "--config", str(node.config_file)])
+    assert done.exit_code == 1
+    assert f"no answer within 0.5 s, though its process {node.pid} runs" in done.output
+    node.kill()
+    code, shown = command("status")
+    assert (code, "fault" in shown) == (1, False)
