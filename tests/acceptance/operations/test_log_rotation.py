@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import hms
 from hms.boot.cli import main
 from hms.boot.rotated_files import number_of
+from hms.testing import node as booted
 from tests.support.waiting import wait_until
 
 CONFIG = {
@@ -54,7 +55,7 @@ def test_no_line_is_lost_doubled_or_cut_by_size_sighup_and_crashes(node):
             total = connection.call("PRINT", asked, timeout_s=60).data["next"]
         return last_number(folder) > before
 
-    for turn in range(6):
+    for turn in range(4):
         before = last_number(folder)
         wait_until(lambda before=before: is_rotated(before), pause_s=0.5)
         if turn == 2:
@@ -100,6 +101,28 @@ def test_a_node_with_a_full_log_disk_boots_works_and_counts_what_it_does_not_say
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_log_is_rotated_by_its_age_and_the_oldest_go():
+    """A quiet node has its past in files too; an empty log is none."""
+    old = {"log_file": "node.log", "log_age_s": 0.5, "log_files": 2}
+    with booted(config={"node": {"node1": old}, "hms": {"queue": {"orders": {}}}}) as node:
+        folder = node.log_file.parent
+        for number in range(1, 5):
+
+            def is_rotated(number=number):
+                with hms.connect(node.address) as connection:
+                    connection.administer("log.level", {"level": "INFO", "name": "hms.x"})
+                return last_number(folder) >= number
+
+            wait_until(is_rotated, pause_s=0.3)
+
+        def kept():
+            return {number_of(path) for path in numbered(folder)}
+
+        wait_until(lambda: len(kept()) == 2 and all(p.suffix == ".gz" for p in numbered(folder)))
+        assert max(kept()) - min(kept()) == 1
+        assert node.stop() == 0
 
 
 @pytest.fixture

@@ -307,3 +307,14 @@ def test_a_shared_store_has_a_runtime_of_its_own_on_each_machine(faults, write):
     ]
     assert faults(f"{own}lease_s = 2\n") == ["5: [node.N1] lease_s: 2 is out of range: 3 to 120"]
     assert load(write(own)).node("N1").shared
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [("'/bin/page'", "must be a list of words"), ("['page']", "must be absolute"), ("[]", "list")],
+)
+def test_a_command_for_alerts_is_a_program_by_its_path(faults, command, reason):
+    """No shell looks for it."""
+    (said,) = faults(f"{NODE}[alerts]\ncommand = {command}\n")
+    assert "[alerts] command: " in said
+    assert reason in said
