@@ -153,6 +153,7 @@ def _families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield from _store_families(said)
     yield from _replica_families(said)
     yield from _service_families(said)
+    yield from _link_families(said)
     yield from _destination_families(said)
 
 
@@ -265,6 +266,31 @@ def _service_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield "hms_server_processes", "gauge", "Processes of a server.", processes
     restarts: list[Sample] = [("_total", {"server": s["name"]}, s["restarts"]) for s in servers]
     yield "hms_server_restarts", "counter", "Restarts of its processes.", restarts
+
+
+def _link_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    """Of a node of a cluster."""
+    links = said.get("links", ())
+    if not links:
+        return
+    labels = [{"peer": one["node"]} for one in links]
+    every = list(zip(labels, links, strict=True))
+    found: list[Sample] = [("", label, one["presence"] == "up") for label, one in every]
+    yield "hms_link_up", "gauge", "1 while the other node is there.", found
+    silent: list[Sample] = [
+        ("", label, one["heard_s_ago"]) for label, one in every if one["heard_s_ago"] is not None
+    ]
+    yield "hms_link_silence_seconds", "gauge", "Since it was heard last.", silent
+    found = [("", label, one["pending_bytes"]) for label, one in every]
+    yield "hms_link_pending_bytes", "gauge", "What waits on the way to it.", found
+    counts: list[Sample] = [
+        ("_total", {**label, "direction": way}, one[f"bytes_{way}"])
+        for label, one in every
+        for way in ("in", "out")
+    ]
+    yield "hms_link_bytes", "counter", "What went over the link.", counts
+    counts = [("_total", label, one["refused"]) for label, one in every]
+    yield "hms_link_refused", "counter", "What it sent and was refused.", counts
 
 
 def _destination_families(said: Mapping[str, Any]) -> Iterator[Family]:

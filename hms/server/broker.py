@@ -922,10 +922,16 @@ class Broker:
             "batch_records": self._batch_records.describe(),
             "services": self.monitor.describe(),
             "servers": self.around.servers.describe(),
+            "links": self._links(),
             **self._entrance.figures(),
             **self._holds.describe(),
             **({} if self._own is None else self._own.figures()),
         }
+
+    def _links(self) -> Sequence[dict[str, Any]]:
+        """To the other nodes of the cluster."""
+        cluster = self.engine.cluster
+        return () if cluster is None else cluster.describe_links().get("links", ())
 
     def _status(self) -> dict[str, Any]:
         identity, store = self.registry.identity, self._store

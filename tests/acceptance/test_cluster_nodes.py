@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 import pytest
 from global_queue_rig import CONFIG, CONNECT, IS_FULL, QUEUE, Load, await_up, hms_command, left
@@ -113,6 +114,23 @@ def test_a_node_is_drained_from_the_command_line_and_its_status_shown(cluster):
     assert "node2" in table.stdout
     again = hms_command("cluster", "drain", "node1", "--off", *config)
     assert again.returncode == 0
+
+
+def test_the_links_of_a_node_are_metrics(cluster):
+    """A peer that is gone is seen where all other figures are."""
+    config = ["--config", str(cluster.config_file)]
+
+    def metrics():
+        return hms_command("metrics", *config).stdout
+
+    for peer in ("node2", "node3"):
+        wait_until(lambda peer=peer: f'hms_link_up{{node="node1",peer="{peer}"}} 1' in metrics())
+    found = metrics()
+    assert 'hms_link_bytes_total{node="node1",peer="node2",direction="in"}' in found
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=found, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
 
 
 def test_a_node_alone_says_that_it_is_in_no_cluster(hms_node):

@@ -190,6 +190,22 @@ def test_a_storm_of_scrapes_asks_the_node_once_a_second(serve, site):
     assert link.asked == 2
 
 
+def test_a_link_that_is_down_is_told_with_its_silence(serve, site):
+    """One that was never heard has no silence."""
+    about = {"pending_bytes": 5, "bytes_in": 7, "bytes_out": 8, "refused": 0}
+    site[0].answer["links"] = [
+        {"node": "N2", "presence": "failed", "heard_s_ago": 12.5, **about},
+        {"node": "N3", "presence": "absent", "heard_s_ago": None, **about},
+        {"node": "N4", "presence": "up", "heard_s_ago": 0.5, **about},
+    ]
+    body = _get(serve(site[3].handle), "/metrics")[1].decode()
+    for peer, is_up in (("N2", 0), ("N3", 0), ("N4", 1)):
+        assert f'hms_link_up{{node="N1",peer="{peer}"}} {is_up}' in body
+    assert 'hms_link_silence_seconds{node="N1",peer="N2"} 12.5' in body
+    assert 'hms_link_silence_seconds{node="N1",peer="N3"}' not in body
+    assert 'hms_link_bytes_total{node="N1",peer="N4",direction="out"} 8' in body
+
+
 def test_names_are_escaped_and_histograms_are_sums(serve, site):
     """A queue named with a quotation mark must not end its label."""
     body = _get(serve(site[3].handle), "/metrics")[1].decode()
