@@ -2140,7 +2140,9 @@ class NodeStillStopping(TpTimeout):
         "{pid}"
     )
     cure_text: ClassVar[str] = (
-        "Give it more time (--timeout), or hms down --now to stop without draining."
+        "Give it more time (--timeout), or hms down --now to stop without draining. One that "
+        "does not even do that has no turn of the processor, or stands still: kill -9 {pid} "
+        "ends it, and nothing confirmed is lost."
     )
 
 
