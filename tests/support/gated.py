@@ -25,11 +25,13 @@ class Workers:
 
     def __init__(self):
         self.jobs, self.room, self.is_held = [], 100, False
+        self.known = []
 
-    def submit(self, job):
+    def submit(self, job, *, is_known=False):
         if len(self.jobs) >= self.room:
             return False
         self.jobs.append(job)
+        self.known.append(is_known)
         return True
 
     def submit_spare(self, job):

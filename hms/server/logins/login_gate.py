@@ -268,7 +268,10 @@ class LoginGate:
         elif not self._is_offered(auth.mechanism, waiting.caller):
             why = f"mechanism {auth.mechanism[:63]!r} is not offered at this listener"
             self._refuse_later(peer, auth.user, why, now_ms)
-        elif not waiting.workers.submit(lambda: self._check(peer, waiting, auth)):
+        elif not waiting.workers.submit(
+            lambda: self._check(peer, waiting, auth),
+            is_known=self._limits.is_known(auth.user, waiting.caller.source, now_ms),
+        ):
             busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
             why = "too many logins wait"
             self._log_refusal(auth.user, waiting.caller, why)
@@ -319,7 +322,7 @@ class LoginGate:
             fx.out.append(Reply(number, correlation, value))
 
         self._renewing.add(number)
-        if not workers.submit(check):
+        if not workers.submit(check, is_known=True):
             self._renewing.discard(number)
             raise LoginBusy(address=login.caller.listener, retry_after_s=RETRY_AFTER_S)
 

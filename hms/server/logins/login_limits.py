@@ -68,10 +68,14 @@ class LoginLimits:
             self._count([knock], 1, now_ms)
         return is_free
 
+    def is_known(self, user: str, source: str, now_ms: int) -> bool:
+        """Whether a user has logged in from there before, within 30 days."""
+        return self._keys(user, source, now_ms)[0][0] == "pair"
+
     def failed(self, user: str, source: str, now_ms: int) -> bool:
         """An attempt was refused; whether its address is locked now. At the last failure that it
         had, not at the next attempt, whose handshake costs the node as much as all before it."""
-        if self._keys(user, source, now_ms)[0][0] != "address":
+        if self.is_known(user, source, now_ms):
             return False
         return self._left(("knock", source), now_ms) < 1 and self._lock(source, now_ms)
 

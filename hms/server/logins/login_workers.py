@@ -1,6 +1,8 @@
 """Login workers: threads that check passwords, and send refusals when their time has come.
 
-They are outside the lanes, so a flood of logins delays logins only. At most queue_max wait.
+They are outside the lanes, so a flood of logins delays logins only. At most queue_max wait, and as
+many of users who have logged in from where they come before: those go first, or a flood of wrong
+passwords at the default cost would have them wait for up to 20 s.
 """
 
 import heapq
@@ -29,6 +31,7 @@ class LoginWorkers:
         self._clock = clock
         self._condition = threading.Condition()
         self._jobs: deque[tuple[float, Callable[[], None]]] = deque()
+        self._known: deque[tuple[float, Callable[[], None]]] = deque()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._threads: dict[int, threading.Thread] = {}
@@ -44,12 +47,13 @@ class LoginWorkers:
                 self._start()
             self._condition.notify_all()
 
-    def submit(self, job: Callable[[], None]) -> bool:
-        """Run a job; False when too many wait."""
+    def submit(self, job: Callable[[], None], *, is_known: bool = False) -> bool:
+        """Run a job; False when too many wait. is_known: before those that are not."""
         with self._condition:
-            if len(self._jobs) >= self._queue_max or self._is_closed:
+            jobs = self._known if is_known else self._jobs
+            if len(jobs) >= self._queue_max or self._is_closed:
                 return False
-            self._jobs.append((self._clock(), job))
+            jobs.append((self._clock(), job))
             self._start()
             self._condition.notify()
             return True
@@ -57,7 +61,7 @@ class LoginWorkers:
     def submit_spare(self, job: Callable[[], None]) -> bool:
         """The same of a job that no login waits for; False when another one waits."""
         with self._condition:
-            is_busy = bool(self._jobs)
+            is_busy = bool(self._jobs or self._known)
         return not is_busy and self.submit(job)
 
     def at_next_multiple(self, call: Callable[[], None]) -> None:
@@ -78,6 +82,7 @@ class LoginWorkers:
         with self._condition:
             self._is_closed = True
             self._jobs.clear()
+            self._known.clear()
             self._due.clear()
             self._condition.notify_all()
             threads = list(self._threads.values())
@@ -109,6 +114,8 @@ class LoginWorkers:
                 wait_s = self._due[0][0] - self._clock() if self._due else None
                 if wait_s is not None and wait_s <= 0:
                     return None, heapq.heappop(self._due)[2]
+                if self._known:
+                    return self._known.popleft()
                 if self._jobs:
                     return self._jobs.popleft()
                 self._condition.wait(wait_s)

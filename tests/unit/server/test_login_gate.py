@@ -123,6 +123,20 @@ def test_a_throttled_attempt_is_refused_without_a_look_at_the_password(strict):
     assert isinstance(refusal(strict.auth("late", "billing")), hms.LoginRefused)
 
 
+def test_a_user_who_has_been_there_is_checked_before_strangers(node):
+    """By the pair of user and address: neither a name alone nor an address says who comes."""
+    node.login("p", "billing", 1)
+    node.callers["elsewhere"] = Caller("t", "10.0.0.5")
+    node.workers.known.clear()
+    for number, (peer, user) in enumerate(
+        [("q", "billing"), ("r", "other"), ("elsewhere", "billing")], 2
+    ):
+        node.hello(peer, number)
+        node.auth(peer, user, "wrong")
+
+    assert node.workers.known == [True, False, False]
+
+
 def test_an_address_is_dropped_with_the_last_failure_that_it_has(strict):
     """Before its refusal is said, and at no look of the next second: whoever floods comes back with
     each refusal, and a handshake costs more than all that is done behind it."""

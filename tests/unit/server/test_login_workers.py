@@ -54,3 +54,20 @@ def test_another_length_of_the_queue_and_another_delay_hold_at_once():
     workers.at_next_multiple(said.set)
     assert said.wait(60)
     workers.close()
+
+
+def test_who_is_known_does_not_wait_behind_those_who_are_not():
+    """Nor is it told that too many wait: a flood of wrong passwords is checked behind it."""
+    workers, order = LoginWorkers(1, 2, 0), []
+    go_on, running, _ = started(workers, 1)
+    wait_until(lambda: running)
+    strangers = [workers.submit(lambda: order.append("stranger")) for _ in range(3)]
+
+    known = [workers.submit(lambda: order.append("known"), is_known=True) for _ in range(3)]
+
+    assert strangers == known == [True, True, False]
+    assert not workers.submit_spare(lambda: order.append("spare"))
+    go_on.set()
+    wait_until(lambda: len(order) == 4)
+    assert order == ["known", "known", "stranger", "stranger"]
+    workers.close()
