@@ -158,7 +158,7 @@ def test_a_copy_with_a_newer_format_is_refused_and_not_touched(two):
     """A release before cannot follow with what a later one wrote."""
     one = two.follower
     one.stop()
-    newest = max(Path(one.store).glob("*.log"))
+    newest = max(file for file in Path(one.store).glob("*.log") if file.stem.isdigit())
     with newest.open("r+b") as file:
         kept = file.read(SEGMENT_HEADER_BYTES)
         about = unpack_segment_header(kept)

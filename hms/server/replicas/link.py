@@ -35,7 +35,7 @@ __all__ = [
 MESSAGE_BYTES_MAX: Final = 16 * BYTES_MAX
 """A JOIN lists every segment."""
 FRAMES_AT_ONCE: Final = 256
-RECONNECT_MS: Final = 10, 100
+RECONNECT_MS: Final = 10, 20
 """How soon a copy tries again where nobody listens yet, at first and at last: one that is about to
 lead listens in a moment."""
 VIEW_BYTES: Final = 64 << 10
