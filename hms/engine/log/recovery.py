@@ -81,7 +81,7 @@ class Recovery(StateTables):
         self._tellings: dict[int, list[tuple[int, int]]] = {}
         """In which segments the tellings of a pinned one begin, and in which of these lives."""
         self._unread: set[int] = set()
-        """Pinned segments that were told of since read_pinned() has read them."""
+        """Pinned segments that records name since read_pinned() has read them."""
         self._paging_bytes = state.settings.paging_share * state.settings.memory_bytes_max
         self.places: dict[int, LoggedPlace] = {}
         """What the log has of each place so far, by its number."""
@@ -348,7 +348,7 @@ class Recovery(StateTables):
 
     @property
     def has_unread(self) -> bool:
-        """Whether pinned segments were told of that nobody has read since."""
+        """Whether records name pinned segments that nobody has read since."""
         return bool(self._unread)
 
     def read_pinned(self, read: PinnedReader) -> Iterator[None]:
