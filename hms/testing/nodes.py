@@ -16,8 +16,6 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from hms.boot import kinds
-from hms.boot.sections import SECTIONS
 from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeStillStopping
 from hms.testing.clusters import make_cluster, node_names
 from hms.testing.ports import free_port
@@ -249,6 +247,15 @@ _SMALL = {
 }
 
 
+PATH_KEYS = frozenset(
+    {
+        *("security", "store", "backups", "runtime", "log_file", "rules"),
+        *("server_key_file", "link_key_file", "key_file", "ca_file", "cert_file"),
+    }
+)
+"""Keys of hms.conf that are one path; hms.boot knows them, and is known to nobody."""
+
+
 def _read(config: ConfigSource) -> dict[str, Any]:
     if config is None:
         text = resources.files("hms.boot").joinpath("sample.conf").read_text(encoding="utf-8")
@@ -259,22 +266,20 @@ def _read(config: ConfigSource) -> dict[str, Any]:
     if isinstance(config, str) and ("\n" in config or "[" in config or not config):
         return tomllib.loads(config)
     file = Path(config).absolute()
-    return _beside(file.parent, tomllib.loads(file.read_text(encoding="utf-8")))
+    data = tomllib.loads(file.read_text(encoding="utf-8"))
+    _make_absolute(data, file.parent)
+    for server in data.get("server", {}).values():
+        server["python_path"] = [str(file.parent / p) for p in server.get("python_path", ["."])]
+    return data
 
 
-def _beside(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """With the paths of a file, which are relative to its folder, as absolute ones."""
-    for section in SECTIONS:
-        held = settings
-        for word in section.path:
-            held = held.get(word, {})
-        for entry in held.values() if section.is_named else [held]:
-            for key in section.keys:
-                if key.read is kinds.directory and key.name in entry:
-                    entry[key.name] = str(folder / entry[key.name])
-    for server in settings.get("server", {}).values():
-        server["python_path"] = [str(folder / one) for one in server.get("python_path", ["."])]
-    return settings
+def _make_absolute(settings: dict[str, Any], folder: Path) -> None:
+    """The paths of a file are relative to its folder."""
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            _make_absolute(value, folder)
+        elif key in PATH_KEYS and isinstance(value, str):
+            settings[key] = str(folder / value)
 
 
 def _copy(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -280,7 +280,7 @@ def test_paths_of_a_configuration_that_a_test_node_is_given_are_relative_to_it(t
     folder.mkdir()
     (folder / "bar.py").write_text(SERVICE)
     (folder / "hms.conf").write_text(
-        '[node.n1]\nlog_file = "log/n1.log"\n[server.bar]\nmodule = "bar"\n'
+        '[node.n1]\nlog_file = "log/n1.log"\n[server.bar]\nmodule = "bar"\n[hms.queue.server]\n'
     )
     with hms.testing.node(config=folder / "hms.conf") as node, hms.connect(node.address) as conn:
         assert conn.call("COFFEE", b"black", timeout_s=60).data == b"black"
