@@ -27,7 +27,7 @@ from hms.history.reading import (
 from hms.history.scan import PathName, plan
 from hms.history.scope import parse_scope
 from hms.history.selection import selector_test
-from hms.history.spark import borrowed_session, is_spark_there
+from hms.history.spark import borrowed_session, is_spark_there, require_spark
 from hms.history.wanted import Wanted, When, time_text
 from hms.records import Writer
 
@@ -107,6 +107,7 @@ def replay(
     check(source, wanted.options)
     is_wanted = spark is not None or master is not None or is_spark_there()
     if not is_wanted and is_read_here(source):
+        require_spark(["pyarrow"])
         return _run(None, source, address, wanted, rate, show)
     with borrowed_session(spark, "hms-replay", master) as session:
         return _run(session, source, address, wanted, rate, show)

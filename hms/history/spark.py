@@ -4,7 +4,7 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,9 +52,9 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-def require_spark() -> None:
-    """Raise SparkMissing unless pyspark and pyarrow are installed."""
-    for package in _PACKAGES:
+def require_spark(packages: Iterable[str] = _PACKAGES) -> None:
+    """Raise SparkMissing unless pyspark and pyarrow, or these packages, are installed."""
+    for package in packages:
         if importlib.util.find_spec(package) is None:
             raise SparkMissing(what="the history", package=package)
 

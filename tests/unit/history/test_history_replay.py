@@ -10,9 +10,10 @@ from hms.errors.catalogue import (
     QueueFull,
     ReplayConflict,
     SelectorSyntaxError,
+    SparkMissing,
     StoreUnavailable,
 )
-from hms.history import replay
+from hms.history import replay, spark
 from hms.history.forward import send_chunks
 from hms.history.ledger import Entry
 from hms.history.pace import Pace, Progress
@@ -209,3 +210,17 @@ def test_a_store_that_is_not_there_is_refused_before_spark_starts(tmp_path, no_s
     """A mistyped path must not look like an empty history."""
     with pytest.raises(StoreUnavailable):
         replay(None, tmp_path / "no", address="tcp://x", destination="orders", into="again")
+
+
+def test_a_replay_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    """It needs no Spark, but reads with it; Python's own ImportError came out of a generator."""
+    journal = open_journal(tmp_path / "s")
+    append(journal, sent_record([message()]))
+    journal.close()
+    monkeypatch.setattr(sys.modules["hms.history.replay"], "is_spark_there", lambda: False)
+    monkeypatch.setattr(spark.importlib.util, "find_spec", lambda _: None)
+
+    with pytest.raises(SparkMissing, match="pyarrow") as caught:
+        replay(None, tmp_path / "s", address="tcp://127.0.0.1:1", destination="", into="again")
+
+    assert "[spark]" in caught.value.cure
