@@ -100,9 +100,9 @@ log = logging.getLogger("hms.replicas")
 
 PIECE_BYTES: Final = 512 << 10
 """So much of what a copy lacks is read in a turn: what is written now waits for no more (P13)."""
-WINDOW_FRAMES: Final = 64
+WINDOW_FRAMES: Final = 32
 """A copy that catches up has so many pieces on their way to it while nobody writes."""
-SHADOW_FRAMES: Final = 8
+SHADOW_FRAMES: Final = 4
 """While somebody does, as it syncs them on the way of what is confirmed; and one that has the log,
 for the history."""
 AWAITED_S: Final = 0.002

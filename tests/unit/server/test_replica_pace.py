@@ -184,6 +184,7 @@ def test_the_next_piece_waits_for_a_confirmation_and_not_for_long(tmp_path):
     leader.turn()
 
     def pieces(turns=1):
+        leader.takes()
         told = [said for _ in range(turns) for said, _ in leader.turn()[0]]
         return sum(behind(said) for said in told)
 
