@@ -7,6 +7,7 @@ different ones on they are `others`, so a flood takes bounded memory.
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 
 import msgspec
@@ -39,7 +40,8 @@ class Refused(msgspec.Struct):
 
 def why_of(fault: HmsError) -> str:
     """What was wrong, without what its client is told to do."""
-    return str(fault.fields.get("detail") or fault.text.format_map(fault.fields))
+    known = defaultdict(lambda: "?", fault.fields)
+    return str(known.get("detail") or fault.text.format_map(known))
 
 
 class RefusedConnections:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import zmq
 
+import hms
 from hms.records import RecordType
 from hms.records.audit import decode_audit, why_of
 from hms.server import refused_connections
@@ -16,6 +17,7 @@ from hms.server.logins.auditing import STRANGERS_BYTES_A_MINUTE
 from hms.server.logins.callers import Caller
 from hms.server.logins.client_guard import CUTS_MAX, SHUN_S, SHUNNED_MAX, ClientGuard
 from hms.server.refused_connections import OTHERS, RefusedConnections
+from hms.server.refused_connections import why_of as why_of_fault
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
 from tests.support.gated import GatedNode
@@ -224,3 +226,17 @@ def test_a_question_that_makes_no_sense_is_refused(guard):
     (noted,) = guard.refused.take()
     assert {one.why for one in noted} == {"it does not encrypt"}
     assert not any("\x1b" in one.source for one in noted)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (hms.errors.ProtocolError(detail="a frame"), "a frame"),
+        (hms.errors.TooManyConnections(count=7, limit=7), "7"),
+        (hms.errors.TooManyConnections(), "?"),
+    ],
+)
+def test_the_reason_is_told_without_the_cure_and_also_where_a_value_is_missing(fault, said):
+    """The main thread tells it, which must not end for that."""
+    assert said in why_of_fault(fault)
+    assert fault.cure not in why_of_fault(fault)
