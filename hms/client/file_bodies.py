@@ -61,7 +61,8 @@ def upload_of(path: Any, *, url_only: bool, block_bytes: int) -> Upload:
     except OSError as fault:
         raise FileUnreadable(path=str(found)[:_SHOWN], detail=fault.strerror) from fault
     if not is_there:
-        raise FileUnreadable(path=str(found), detail="there is no such file")
+        detail = "it is a folder" if found.is_dir() else "there is no such file"
+        raise FileUnreadable(path=str(found), detail=detail)
     return Upload(found, url_only, block_bytes)
 
 

@@ -12,6 +12,11 @@ from typing import Any, ClassVar
 
 FieldValue = str | int | float | bool | None
 
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+}
+"""A name that somebody else chose moves no cursor of the terminal where its error is read."""
+
 
 class HmsError(Exception):
     """What every error of HMS is; `str(error)` says what was wrong and what to do.
@@ -52,7 +57,8 @@ class HmsError(Exception):
         said = self.text.format_map(known)
         cure = ((is_shell and self.shell_text) or self.cure_text).format_map(known)
         end = "" if said.endswith(".") else "."  # what another error said ends with its cure
-        return f"{head}{said}{end} {cure}".rstrip() if cure else f"{head}{said}"
+        whole = f"{head}{said}{end} {cure}".rstrip() if cure else f"{head}{said}"
+        return whole if whole.isprintable() else whole.translate(_CONTROLS)
 
     def __str__(self) -> str:
         return self.describe()

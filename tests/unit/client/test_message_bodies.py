@@ -152,7 +152,7 @@ def test_a_value_that_contains_itself_is_refused():
 
 def test_a_file_message_wants_a_file_and_its_own_way(tmp_path):
     """F-F6: what is no file is refused at once, and a file does not go in a batch."""
-    with pytest.raises(FileUnreadable):
+    with pytest.raises(FileUnreadable, match="a folder"):
         Message.file(tmp_path)
     with pytest.raises(InvalidArgument):
         Message.file(3)

@@ -172,3 +172,10 @@ def test_a_missing_destination_names_its_own_kind_and_a_key_that_toml_reads(kind
     assert f"hms {kind} list" in said
     head = re.search(r"\[hms[^\]]*\]", said)[0]
     assert tomllib.loads(head) == {"hms": {kind: {"orders.late": {}}}}
+
+
+def test_what_somebody_else_chose_moves_no_cursor_of_a_terminal():
+    error = catalogue.ServiceNotFound(service="A\x1b[2J\x9b1A\rB", at="ø\n")
+    assert "A\\x1b[2J\\x9b1A\\x0dB" in str(error)
+    assert "ø\n" in str(error)  # a text of several lines keeps them
+    assert error.service == "A\x1b[2J\x9b1A\rB"
