@@ -171,7 +171,9 @@ class Follower:
         self._applies, self._has_more = applies, False
         self._link: FollowerLink | None = None
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
-        self._taken = self._mark = 0
+        self._taken = self._mark = self._joins = 0
+        """Frames since it joined last, and how often it did: what a primary has sent before and
+        behind that in one turn may be as many."""
         self._is_resumed = self._is_whole = False
         self._tells = tells
         self._unanswered = 0
@@ -395,6 +397,7 @@ class Follower:
     def _join(self) -> None:
         self._joined_s, self._is_resumed, self._is_whole = self._clock_s(), False, False
         self._taken = self._mark = 0
+        self._joins += 1
         self._marks.again()
         self._may_be_repaired = True
         self._forget_repaired()  # a candidate counts no copy that says it is damaged
@@ -425,7 +428,7 @@ class Follower:
             _IDLE.wait(timeout_s)
             return
         link.wait(timeout_s)
-        taken, answers = self._taken, []
+        taken, answers = (self._joins, self._taken), []
         for parts in link.received():
             try:
                 answer = self._receive(parts)
@@ -439,9 +442,10 @@ class Follower:
                 answers.append(answer)
             if self._link is None:
                 return
-        if self._is_whole or self._taken == taken:
+        is_same = (self._joins, self._taken) == taken
+        if self._is_whole or is_same:
             self.copy.sync()
-        if self._taken != taken:
+        if not is_same:
             self._say(Ack(self._mark, self._taken))
         for answer in answers:
             self._say(answer)

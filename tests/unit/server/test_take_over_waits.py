@@ -15,7 +15,17 @@ from hms.server.replicas import standby_door
 from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.copy_state import CopyState
 from hms.server.replicas.follower import YIELDS_S, Follower
-from hms.server.replicas.frames import FORMAT, Envelope, Join, Rejoin, Resume, decode
+from hms.server.replicas.frames import (
+    FORMAT,
+    Ack,
+    Envelope,
+    Join,
+    Rejoin,
+    Resume,
+    Whole,
+    decode,
+    encode,
+)
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
 from hms.server.replicas.primary import Primary
@@ -207,3 +217,30 @@ def test_the_next_segment_is_prepared_once_and_known_again(tmp_path):
         opened.write(b"x")
 
     assert not spare.is_it(file)
+
+
+def test_a_copy_that_joins_again_says_what_it_has_however_many_frames_came(tmp_path):
+    """As many before as behind that, in one turn, looked like none: an idle primary waited for its
+    answer until it gave the copy up."""
+    said, frames = [], []
+    line = SimpleNamespace(
+        primary="a", wait=lambda _s: None, is_lost=lambda: False, close=lambda: None,
+        say=lambda _log, _me, _start, one: said.append(one),
+        received=lambda: [frames.pop(0) for _ in list(frames)],
+    )  # fmt: skip
+    leadership = Leadership("b", "2" * 32, 8, 3, LOG, lease_s=5.0)
+    made = Follower(
+        Group("n", "b", {}, 5.0, Limits(1, 2.0, 20.0)), tmp_path, REAL_DISK, None, leadership,
+        CopyState(LOG, "2" * 32, 8, 3), lambda _: None, lambda: None, clock_s=lambda: 100.0,
+    )  # fmt: skip
+    made.begin()
+    made._link = line
+
+    def hears(*told):
+        frames.extend([encode(Envelope(FORMAT, LOG, 3, "a", 4, one)), b""] for one in told)
+        said.clear()
+        made._take(0)
+        return [one for one in said if isinstance(one, Ack)]
+
+    assert hears(Rejoin(), Resume(), Whole(5)) == [Ack(5, 2)]
+    assert hears(Rejoin(), Resume(), Whole(7)) == [Ack(7, 2)]
