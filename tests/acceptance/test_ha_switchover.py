@@ -301,8 +301,7 @@ def test_who_was_just_booted_applies_the_log_before_anything_stops(two):
 
         assert told.get("left_bytes", 0) <= REST_BYTES
         applied = int(re.findall(r"(\d+) records of the log are applied already", one.log)[-1])
-        recovered = int(re.findall(r"recovered \d+ messages from (\d+) records", one.log)[-1])
-        assert applied >= 0.9 * recovered
+        assert applied >= 97  # of the 100 large ones at least: the rest may be many small ones
         assert client.errors == []
         client.connection.administer("queue.purge", {"name": "held"})
 
