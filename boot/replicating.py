@@ -95,7 +95,8 @@ class Led(NamedTuple):
 
     def describe(self) -> dict[str, Any]:
         """For the status; from memory."""
-        return self.primary.describe() | self.scrubbing.describe()
+        about = self.primary.describe() | self.scrubbing.describe()
+        return {**about, "confirmed_lsn": self.store.durable_lsn}
 
 
 _Won = tuple[Won, PrimarySocket, Group, Mapping[str, tuple[bytes, Envelope]]]
@@ -232,6 +233,7 @@ def _opened(
         silent_since_s=won.silent_since_s,
         clock_ms=compose.clock_ms,
         came=came,
+        took=won.took,
     )
     try:
         primary.hold()

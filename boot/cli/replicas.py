@@ -1,6 +1,8 @@
 """hms replica: copies of a node's log on several machines."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -178,6 +180,7 @@ def _show_standing(target: Target) -> bool:
         "promises": promises_needed(now),
         "copies_min": config.copies_min_of(node),
         "is_protected": len(members) > 1 and seen.is_protected,
+        **seen.leads,
         "removed": list(now.removed),
         "lossy": list(now.lossy),
         "set_aside": _set_aside(node),
@@ -191,7 +194,8 @@ def _show_alone(target: Target, fault: Exception) -> None:
     """What this machine knows of its own copy while the arbiter does not answer."""
     config, node = _node(target)
     said = {"node": node.name, "arbiter": str(fault), "set_aside": _set_aside(node)}
-    _show_copies(target, {**said, **own_copy(node, None)}, _seen_here(config, node).rows)
+    seen = _seen_here(config, node)
+    _show_copies(target, {**said, **seen.leads, **own_copy(node, None)}, seen.rows)
 
 
 def _show_copies(target: Target, said: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -320,12 +324,19 @@ def _set_aside(node: "Node") -> list[str]:
     return aside_names(REAL_DISK, node.store) if node.store.is_dir() else []
 
 
+_OF_LEADER = (
+    *("confirmed_lsn", "failures_survived", "blocked_since_s", "lease_left_s", "proof"),
+    "last_take_over",
+)
+
+
 class _Seen(NamedTuple):
-    """What this machine's process knows. is_protected: as the one that leads knows it; members that
-    are away still count for replica_lost_s. is_well: a copy may be lost; or this one, which
-    follows, has everything."""
+    """What this machine's process knows. leads: of the node, where that leads; is_protected: as the
+    one that leads knows it; members that are away still count for replica_lost_s. is_well: a copy
+    may be lost; or this one, which follows, has everything."""
 
     rows: list[dict[str, Any]]
+    leads: Mapping[str, Any] = MappingProxyType({})
     is_protected: bool = True
     is_well: bool = True
 
@@ -350,7 +361,8 @@ def _seen_here(config: "Config", node: "Node") -> _Seen:
         row = {"replica": node.replica, "role": "unknown", "fault": str(fault)}
         return _Seen([row], is_protected=False, is_well=False)
     rows = [{"replica": node.replica, "role": "primary"}, *said["replicas"]]
-    return _Seen(rows, said["is_protected"], said["is_protected"])
+    leads = {name: said[name] for name in _OF_LEADER if name in said}
+    return _Seen(rows, leads, said["is_protected"], said["is_protected"])
 
 
 def _node(target: Target) -> "tuple[Config, Node]":

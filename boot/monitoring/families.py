@@ -135,6 +135,7 @@ _COPY = {
     "silent_s": ("replica_silence_seconds", "Since the primary said something last."),
     "confirmed_segment": ("replica_confirmed_segment", "Where the confirmed log ends: segment."),
     "confirmed_offset": ("replica_confirmed_offset_bytes", "And the offset in it."),
+    "applied_lsn": ("replica_applied_lsn", "The last record that a hot standby has applied."),
     "damaged": ("replica_damaged_segments", "Segments of this copy that are damaged."),
 }
 _COPY_COUNTERS = {"refused": ("replica_refused_frames", "Frames of primaries that were refused.")}
@@ -235,13 +236,24 @@ def _replica_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield _gauge("replica_epoch", "The epoch in which the node leads.", group["epoch"])
     survives = group["failures_survived"]
     yield _gauge("replica_failures_survived", "Copies that may be lost at this moment.", survives)
+    confirmed = group["confirmed_lsn"]
+    yield _gauge("replica_confirmed_lsn", "The last record that is confirmed.", confirmed)
+    blocked_s = group["blocked_since_s"] or 0.0
+    yield _gauge("replica_blocked_seconds", "For how long a confirmation has waited.", blocked_s)
+    proofs: list[Sample] = [
+        ("", {"by": one}, float(group["proof"] == one)) for one in ("arbiter", "members")
+    ]
+    yield "hms_replica_proof", "gauge", "1 for who says last that the node leads.", proofs
+    yield from _take_over_families(group["last_take_over"])
     rows = {row["replica"]: row for row in sorted(group["replicas"], key=lambda r: r["is_heard"])}
     for column, name, text in (
         ("is_member", "counts", "1 for a copy that counts."),
         ("is_in_sync", "in_sync", "1 for a copy that has everything."),
         ("lag_s", "lag_seconds", "For how long a copy has lacked something."),
         ("lag_bytes", "lag_bytes", "What is on its way to a copy."),
+        ("files_behind", "files_behind", "Files of messages that a copy lacks."),
         ("to_apply_bytes", "to_apply_bytes", "At most, what a hot standby has not applied."),
+        ("applied_lsn", "applied_lsn", "The last record that a hot standby has applied."),
     ):
         found: list[Sample] = [
             ("", {"replica": one}, float(row[column]))
@@ -249,6 +261,24 @@ def _replica_families(said: Mapping[str, Any]) -> Iterator[Family]:
             if row[column] is not None
         ]
         yield f"hms_replica_{name}", "gauge", text, found
+    found = [
+        ("", {"replica": one, "quantile": quantile}, row["sync_ms"][key] / 1000)
+        for one, row in rows.items()
+        if row["sync_ms"] is not None
+        for quantile, key in (("0.5", "p50"), ("0.99", "p99"))
+    ]
+    yield "hms_replica_sync_seconds", "gauge", "From sent to synced, of the last batches.", found
+
+
+def _take_over_families(last: Mapping[str, Any] | None) -> Iterator[Family]:
+    """How this copy came to lead; of a boot only when."""
+    if last is None or last["at_ms"] is None:
+        return
+    at, took_s = last["at_ms"] / 1000, last["total_s"]
+    yield _gauge("replica_take_over_time_seconds", "When this copy led.", at)
+    if took_s is not None:
+        text = "From the last word of who led until a record was confirmed."
+        yield _gauge("replica_take_over_seconds", text, took_s)
 
 
 def _service_families(said: Mapping[str, Any]) -> Iterator[Family]:

@@ -53,6 +53,7 @@ from hms.server.replicas.frames import (
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
 from hms.server.replicas.link import FollowerLink, FollowerSocket, Group, Peer, now_s
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy, Told
+from hms.server.replicas.take_over import TakeOver
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import Disk
 from hms.store.journal.format import FORMATS
@@ -82,16 +83,18 @@ _IDLE: Final = threading.Event()
 
 class Won:
     """A campaign that was won. silent_since_s: since when the others are known to be silent; told:
-    what the clock of the node said at the primary before, and when that was heard."""
+    what the clock of the node said at the primary before, and when that was heard; took: how it
+    came to that."""
 
     def __init__(
         self,
         configuration: Configuration,
         silent_since_s: float,
         told: tuple[int, float] | None = None,
+        took: TakeOver | None = None,
     ) -> None:
         self.configuration, self.silent_since_s = configuration, silent_since_s
-        self._told = told
+        self._told, self.took = told, took
 
     def node_ms(self, now_s: float) -> int | None:
         """What the clock of the node says now, by the time that has passed here since it was told;
@@ -245,6 +248,7 @@ class Follower:
             "heard_s": heard_s,
             "confirmed_segment": segment,
             "confirmed_offset": offset,
+            "applied_lsn": self._applied_lsn,
             "refused": self.refused,
         }
 
@@ -294,7 +298,7 @@ class Follower:
                     self._accept_end()
                 damage, yields = self._damage_of_log(), self._yields(standing.configuration, at_s)
                 if not (damage or yields):
-                    return self._campaign(action)
+                    return self._campaign(action, standing.configuration.primary)
                 why = f"a copy that is whole: {damage}" if damage else "one that has applied more"
                 self._waits(why)
                 action = Follow(standing.configuration.primary, why)
@@ -350,17 +354,32 @@ class Follower:
             log.warning("what is lost behind segment %d is accepted by an operator", newest)
             forget_damages(self._disk, self._folder, behind)
 
-    def _campaign(self, action: Campaign) -> Won | None:
+    def _campaign(self, action: Campaign, before: str) -> Won | None:
         self.copy.sync()  # it may have been a copy that catches up
         asked_s, me = self._clock_s(), self._leadership
         since_s = float("-inf") if me.is_silent(asked_s) else asked_s
+        cause = self._cause
         won = self._arbiter.campaign(action.version, me.me, me.start)
         if won is None:
             return None
         log.warning("%s leads %s from epoch %d on", me.me, self._group.node, won.epoch)
         me.won(won, asked_s)
         self._promise()
-        return Won(won, since_s, self.told)
+        heard_s = None if cause == "BOOT" else self._heard_s
+        return Won(won, since_s, self.told, TakeOver(before, cause, heard_s, self._clock_s()))
+
+    @property
+    def _cause(self) -> str:
+        """Why it is this copy's turn, as TakeOver has it."""
+        if self._heard_s == float("-inf"):
+            return "BOOT"
+        if self._leadership.handed_by:
+            return "HANDED_OVER"
+        if self._leadership.is_again:
+            return "AGAIN"
+        if self._leadership.is_left:
+            return "LEFT"
+        return "LOST" if self._is_lost else "SILENT"
 
     def _keep(self, **changes: int) -> None:
         """Durable, before anything that depends on it is said."""
@@ -507,7 +526,13 @@ class Follower:
 
     def _say_applied(self) -> None:
         if (place := self._applies.place) is not None:
-            self._say(AppliedUpTo(*place))
+            self._say(AppliedUpTo(*place, self._applied_lsn or 0))
+
+    @property
+    def _applied_lsn(self) -> int | None:
+        """The last sequence number that is applied; None where nothing is."""
+        at = self._applies.verified
+        return None if at is None else at.lsn - 1
 
     def _beat(self, said: Beat) -> BeatAck:
         if mark := self._marks.news():

@@ -240,10 +240,12 @@ class AskApplied(_Said, frozen=True):
 
 class AppliedUpTo(_Said, frozen=True):
     """What lies before this place of a segment is applied at a hot standby. It says so when it has
-    joined, and when it is asked; a release before refuses it."""
+    joined, and when it is asked; a release before refuses it. lsn: the last sequence number before
+    it, 0 for none."""
 
     number: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
     offset: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    lsn: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
 
 
 class Time(_Said, frozen=True):

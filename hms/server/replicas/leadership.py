@@ -74,6 +74,8 @@ class Leadership:
         """The primary said that it stops."""
         self._waits_until_s = float("-inf")
         """It gave a lease back: others are to try first."""
+        self.is_again = False
+        """It did, and has heard nobody who leads since."""
         self.leader = "", 0
         """Who leads, "" for nobody, and in which epoch, as far as it is known here."""
         self.handed_by = ""
@@ -188,7 +190,7 @@ class Leadership:
 
     def heard(self, now_s: float) -> None:
         """A frame of the primary was accepted."""
-        self._heard_s, self.is_left = now_s, False
+        self._heard_s, self.is_left, self.is_again = now_s, False, False
 
     def left(self) -> None:
         """The primary said that it stops."""
@@ -221,7 +223,7 @@ class Leadership:
         assert self.role is not Role.FOLLOWING
         self.role, self.epoch, self._source = Role.FOLLOWING, 0, None
         self.lost()
-        self.is_left = True
+        self.is_left = self.is_again = True
         self._waits_until_s = now_s + self.lease_s
 
     def proved(self, asked_s: float) -> None:

@@ -72,6 +72,8 @@ from hms.server.replicas.link import Group, Peer, PrimaryLink, now_s
 from hms.server.replicas.log_copy import FILES_FOLDER
 from hms.server.replicas.orders import Orders
 from hms.server.replicas.promises import promises_needed
+from hms.server.replicas.sync_times import SyncTimes
+from hms.server.replicas.take_over import TakeOver
 from hms.store.files import is_whole_file
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import READ, Disk
@@ -163,6 +165,11 @@ class _Link:
         self.lag_bytes = 0
         self.applied: Place | None = None
         """What lies before it is applied there; None from one that does not say so."""
+        self.applied_lsn: int | None = None
+        """The last sequence number of that."""
+        self.sync_times = SyncTimes()
+        self.sent_files: deque[int] = deque()
+        """Of files that are on their way the last frame."""
 
     @property
     def knows_all(self) -> bool:
@@ -173,11 +180,19 @@ class _Link:
         """Whether it could lead with a log of that format."""
         return log_format in (self.formats or SILENT_FORMATS)
 
+    def wrote(self, mark: int, at_s: float) -> None:
+        """Somebody did, up to the mark; a copy that has the whole log gets it now."""
+        self.calm = 0
+        if self.is_whole:
+            self.sync_times.sent(mark, at_s)
+
     def took(self, frames: int) -> None:
         """It has so many by now; more than were sent is no news."""
         while self.sizes and self.taken < frames:
             self.lag_bytes -= self.sizes.popleft()
             self.taken += 1
+        while self.sent_files and self.sent_files[0] <= self.taken:
+            self.sent_files.popleft()
 
 
 class Primary:
@@ -197,9 +212,10 @@ class Primary:
         clock_s: Callable[[], float] = now_s,
         clock_ms: Callable[[], int] | None = None,
         came: Mapping[str, tuple[bytes, Envelope]] = MappingProxyType({}),
+        took: TakeOver | None = None,
     ) -> None:
         """clock_ms: the node's clock, which the other copies are told; came: who has joined the
-        candidate, as early."""
+        candidate, as early; took: how this copy came to lead."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._granted = granted
         self._leadership = leadership
@@ -214,7 +230,7 @@ class Primary:
         self._blocked_since_s: float | None = None
         self._arbiter_fault = ""
         """Why it did not answer last."""
-        self.epoch, self._began_s = granted.epoch, clock_s()
+        self.epoch, self._began_s, self._took = granted.epoch, clock_s(), took
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
         """Who keeps the lease and the members waits here."""
@@ -246,7 +262,7 @@ class Primary:
         self.orders = Orders(group.node, group.me, granted.epoch, socket.wake)
         self.refused = 0
         self._socket, self._clock_s, self._clock_ms = socket, clock_s, clock_ms
-        self._renew_at_s = self._beat_at_s = float("-inf")
+        self._renew_at_s = self._renewed_s = self._beat_at_s = float("-inf")
         self._threads = [
             threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
             for name, run in (("hms-replicas", self._serve), ("hms-lease", self._keep))
@@ -307,6 +323,8 @@ class Primary:
                 if self._clock_s() - since_s > self._group.limits.timeout_s + BLOCKED_AFTER_S:
                     self._warn_blocked(since_s)
             self._blocked_since_s = None
+            if self._took is not None and not self._took.is_over:
+                self._took.confirmed(self._clock_s(), self._clock_ms and self._clock_ms())
 
     def _warn_blocked(self, since_s: float) -> None:
         """Once, until something is confirmed again."""
@@ -378,6 +396,7 @@ class Primary:
                 "cause": self._cause,
                 "leads_for_s": round(at_s - self._began_s, 1),
                 "lease_left_s": round(self._leadership.proof_left_s(at_s), 1),
+                "proof": self._proof(at_s),
                 "members": [one.name for one in now.members],
                 "copies": now.copies,
                 "version": now.version,
@@ -387,27 +406,34 @@ class Primary:
                 "failures_survived": self._confirmation.failures_survived(self._clock_s()),
                 "is_protected": self._confirmation.failures_survived(self._clock_s()) > 0,
                 "blocked_since_s": self._blocked_for_s(),
+                "last_take_over": self._took and self._took.describe(self._group.me),
                 "replicas": self._rows(),
                 "arbiter": "does not answer" if self._arbiter_fault else "answers",
                 "frames_refused": self.refused,
             }
 
+    def _proof(self, at_s: float) -> str:
+        """Who says last that this copy leads: the arbiter, by a renewal of the lease, or enough
+        members, by their answers; "" when neither has for lease_s."""
+        if not self._leadership.proof_left_s(at_s):
+            return ""
+        return "arbiter" if self._renewed_s >= self._confirmation.proof_s(at_s) else "members"
+
     def _rows(self) -> list[dict[str, object]]:
-        """Each copy that came since this one leads."""
+        """Each copy that came since this one leads; of its link only while it is connected."""
         rows = self._confirmation.describe(self._clock_s())
         links = {one.member.copy_id: one for one in list(self._links.values())}
-        formats = {copy_id: sorted(one.formats) for copy_id, one in links.items()}
-        lags = {copy_id: one.lag_bytes for copy_id, one in links.items()}
-        left = {copy_id: self._left_to_apply(one) for copy_id, one in links.items()}
-        return [
-            {
-                **row,
-                "lag_bytes": lags.get(str(row["copy"]), 0),
-                "to_apply_bytes": left.get(str(row["copy"])),
-                "formats": formats.get(str(row["copy"]), []),
-            }
-            for row in rows
-        ]
+        return [{**row, **self._row(links.get(str(row["copy"])))} for row in rows]
+
+    def _row(self, link: _Link | None) -> dict[str, object]:
+        return {
+            "lag_bytes": 0 if link is None else link.lag_bytes,
+            "files_behind": 0 if link is None else len(link.files) + len(link.sent_files),
+            "sync_ms": None if link is None else link.sync_times.describe(),
+            "applied_lsn": None if link is None else link.applied_lsn,
+            "to_apply_bytes": None if link is None else self._left_to_apply(link),
+            "formats": [] if link is None else sorted(link.formats),
+        }
 
     def troubles(self) -> dict[str, str]:
         """What an operator is to be told, by the name of the alert; "" where it is as it should."""
@@ -718,6 +744,7 @@ class Primary:
             if self._arbiter.renew():
                 with self._changed:
                     self._leadership.proved(asked_s)
+                    self._renewed_s = asked_s
             else:
                 self._read()
         except ArbiterUnavailable as fault:
@@ -904,11 +931,13 @@ class Primary:
             self._begin_anew(link)  # it is of this release, and was not answered in time
             return
         with self._changed:
-            self._confirmation.heard(copy_id, self._clock_s())
+            at_s = self._clock_s()
+            self._confirmation.heard(copy_id, at_s)
             match said:
                 case Ack():
                     link.took(said.frames)
                     link.mark = max(link.mark, said.mark)
+                    link.sync_times.synced(said.mark, at_s)
                     self._count(link)
                 case Reads():
                     link.formats = frozenset(said.formats)
@@ -916,6 +945,7 @@ class Primary:
                     self._count(link)
                 case AppliedUpTo():
                     link.applied = Place(said.number, said.offset)
+                    link.applied_lsn = said.lsn or None
                 case BeatAck():
                     if said.at_s > self._clock_s():  # it would prove leadership for ever
                         raise ReplicaFrameBad(detail="it answers a beat that was not sent yet")
@@ -1071,7 +1101,7 @@ class Primary:
         if waiting:
             self._passed_at_s = self._clock_s()
             for link in self._links.values():
-                link.calm = 0
+                link.wrote(self._passed, self._passed_at_s)
         for said, data in waiting:
             for link in list(self._links.values()):
                 self._pass_on(link, said, data)
@@ -1290,6 +1320,8 @@ class Primary:
         size = len(data) if isinstance(said, Write) else 0  # a file is sent whole, however large
         link.sizes.append(size)
         link.lag_bytes += size
+        if isinstance(said, FilePart) and said.is_last:
+            link.sent_files.append(link.sent)
         self._send(link.route, said, data)
 
     def _send(self, route: bytes, said: Said, data: bytes = b"") -> None:

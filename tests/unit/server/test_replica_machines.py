@@ -1013,6 +1013,9 @@ def test_one_that_was_booted_and_heard_no_primary_begins_by_its_own_clock(tmp_pa
 
     assert won is not None
     assert won.node_ms(101.0) == (7_000 if has_heard else None)
+    said = won.took.describe("b")
+    cause, since_s = ("LEFT", 1.0) if has_heard else ("BOOT", None)
+    assert (said["from"], said["cause"], said["detection_s"]) == ("a", cause, since_s)
 
 
 @pytest.mark.parametrize("place", [Place(2, 640), NOTHING, None])
@@ -1036,3 +1039,8 @@ def test_a_hot_standby_says_how_far_it_has_applied_the_log(tmp_path, place):
     made._receive(frame(AskApplied(hurries=True)))
     assert said == [Reads(list(FORMATS)), *known * 3]
     assert hurried == [1]
+
+    applies.verified = SimpleNamespace(lsn=42)
+    made._receive(frame(AskApplied()))
+    assert place is None or said[-1] == AppliedUpTo(*place, 41)
+    assert made.describe()["applied_lsn"] == 41
