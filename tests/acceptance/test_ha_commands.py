@@ -97,6 +97,11 @@ def test_a_standby_is_listed_shown_and_stopped_and_one_that_leads_is_not(tmp_pat
         assert row["waits_for"].startswith("a (epoch 1")
         assert (row["lag_bytes"], row["fault"]) == (0, "")
         assert answer(a, "standby", "list") == (0, [])
+        code, said = hms_command(b, "queue", "list")  # it waited for 10 s, for nothing
+        assert (code, said.startswith("HMS-5072 replica b of node node1 follows: a leads")) == (
+            1,
+            True,
+        )
         code, shown = answer(b, "standby", "show")
         assert (code, shown["standby"], shown["damage"]) == (0, "HOT", [])
         for what in ("show", "stop"):

@@ -136,6 +136,7 @@ class Requests:
         self.member_defaults: Mapping[str, Mapping[str, Any]] = {}
         is_patient = options.connect_timeout_s is not None
         self._is_refusal_final = not (is_patient or options.is_server)
+        self._is_told_once = self._is_refusal_final and not options.reconnect
         self._connect_timeout_s = (
             CONNECT_TIMEOUT_S if options.connect_timeout_s is None else options.connect_timeout_s
         )
@@ -170,14 +171,27 @@ class Requests:
             self.driver.stop(ConnectionClosed(what="connection"), 0)
             raise
         if link.state is not State.UP:
-            error = link.error if link.state is State.ENDED else self._no_node()
+            error = link.error if link.state is State.ENDED else self._led_elsewhere()
+            error = error or self._no_node()
             self.driver.stop(error, 0)
             raise own_copy(error)
 
     def _is_opened(self) -> bool:
         """Whether there is nothing more to wait for."""
         is_told = self.link.state in (State.UP, State.ENDED)
-        return is_told or (self._is_refusal_final and self.driver.loop.is_refused)
+        is_told = is_told or (self._is_refusal_final and self.driver.loop.is_refused)
+        return is_told or self._led_elsewhere() is not None
+
+    def _led_elsewhere(self) -> NotPrimary | None:
+        """The answer of the only replica that is known, where it follows one whose address nobody
+        has told: a connection that does not come again, such as a command's, need not wait."""
+        loop = self.driver.loop
+        said = loop.followed
+        if said is None or not self._is_told_once or len(loop.addresses) > 1:
+            return None
+        told = said.fields
+        is_other = told["primary"] not in ("nobody", told["replica"])
+        return said if is_other and not told["addresses"] else None
 
     def _no_node(self) -> ConnectionRefused:
         reason = f"no answer within {self._connect_timeout_s:g} s"

@@ -8,7 +8,7 @@ __all__ = ["TakeOver"]
 
 class TakeOver:
     """before: who led; cause: BOOT (this process has followed nobody), HANDED_OVER (by that one),
-    LEFT (it stopped in order, or its process ended and its lease with it), LOST (the connection to
+    LEFT (it stopped cleanly, or its process ended and its lease with it), LOST (the connection to
     it ended), SILENT, or AGAIN (an epoch was won before, and not opened); heard_s: when that one
     was heard last, None for a BOOT; won_s: when the campaign was won."""
 

@@ -7,6 +7,10 @@ from types import SimpleNamespace
 import pytest
 import zmq
 
+import hms
+from hms.client.core.connection_options import Options
+from hms.client.core.link import Link
+from hms.client.core.requests import Requests
 from hms.errors.catalogue import NotPrimary
 from hms.server.arbiter import Configuration, Member
 from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
@@ -38,7 +42,7 @@ from hms.store.journal.segment import SPARE_NAME
 from hms.store.journal.segment_walk import segment_file
 from hms.testing.ports import free_port
 from hms.wire.frames import Kind, decode_envelope, frame
-from hms.wire.structures import decode_error
+from hms.wire.structures import Hello, decode_error
 
 LOG = "ab" * 16
 MEMBERS = tuple(Member(name, str(n) * 32, 4) for n, name in enumerate("abc", 1))
@@ -128,6 +132,39 @@ def test_a_hello_waits_no_longer_than_an_inquiry(door, asks, monkeypatch):
     monkeypatch.setattr(standby_door, "now_s", lambda: float("inf"))
     made.look()
     assert one.hears() == "nobody"
+
+
+def test_who_does_not_come_again_is_told_at_once_who_leads_where_no_address_is_known(door):
+    """A command waited for 10 s, and said that no node answers."""
+    _, knows, address = door
+    knows.leader, knows.is_undecided = "c", False
+    with pytest.raises(NotPrimary, match="replica b of node n follows: c leads in epoch 3"):
+        hms.connect(address, reconnect=False)
+
+
+@pytest.mark.parametrize(
+    ("is_final", "given", "addresses", "primary", "told"),
+    [
+        (True, {}, "1", "c", ""),
+        (False, {"reconnect": True}, "1", "c", ""),
+        (False, {"connect_timeout_s": 5}, "1", "c", ""),
+        (False, {}, "12", "c", ""),  # the other one may lead
+        (False, {}, "1", "nobody", ""),
+        (False, {}, "1", "b", ""),  # in a moment
+        (False, {}, "1", "c", "tcp://c:1"),
+        (False, {}, "1", "", ""),  # it has said nothing yet
+    ],
+)
+def test_it_is_told_at_once_only_where_there_is_nothing_to_wait_for(
+    is_final, given, addresses, primary, told
+):
+    """Else a connection is tried for its connect_timeout_s, as ever."""
+    said = NotPrimary(replica="b", node="n", epoch=3, primary=primary, addresses=told)
+    loop = SimpleNamespace(followed=said if primary else None, addresses=list(addresses))
+    requests = Requests(
+        SimpleNamespace(link=Link(Hello(1)), loop=loop), Options(**{"reconnect": False, **given})
+    )
+    assert (requests._led_elsewhere() is said) == is_final
 
 
 def test_those_who_wait_where_the_node_is_about_to_listen_are_told(door, asks):
