@@ -406,7 +406,8 @@ def group_of(config: Config, node: Node) -> Group:
         node.replica_lost_s,
         is_all=node.confirm == "ALL",
     )
-    return Group(node.name, node.replica, peers, config.arbiter.lease_s, limits, keys)
+    lease_s, window_bytes = config.arbiter.lease_s, node.replica_window_bytes
+    return Group(node.name, node.replica, peers, lease_s, limits, keys, window_bytes)
 
 
 def _peers(config: Config, node: Node) -> dict[str, Peer]:

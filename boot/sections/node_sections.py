@@ -132,6 +132,9 @@ class Node(Named, frozen=True, kw_only=True):
     """A replica that is silent for so long counts no more, when a confirmation waits for it."""
     replica_lost_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
     """The same when nothing waits; at least as long."""
+    replica_window_bytes: Annotated[Size, Meta(ge=8 << 20, le=16 << 30)] = 64 << 20
+    """The most bytes of the log on their way to a replica; one with more gets the rest from the
+    files, and does not count until it has all."""
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = 30
     """How long what was begun has to end before another replica leads as planned."""
     failback: Literal["MANUAL", "AUTO"] = "MANUAL"
@@ -326,6 +329,8 @@ NODE = Section(
         "HMSMAXDBTHR": "stands in the node's [svrgroup.NAME]",
         "TMAXDIR": f"is not needed: paths are relative to hms.conf; {ABSENT}",
         "APPDIR": f"is not needed: [server.NAME] has python_path; {ABSENT}",
+        "replica_keep_bytes": "nothing is kept for a replica that is away, which gets what the log "
+        "needs when it comes; history_bytes bounds what is behind the log",
         "curve_secret_key": f"links are not encrypted: {ABSENT}",
         "users": f"logins are not checked: {ABSENT}",
     },

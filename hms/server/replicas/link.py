@@ -51,7 +51,8 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """All replicas of a node, and what holds for them. keys: of this one."""
+    """All replicas of a node, and what holds for them. keys: of this one; window_bytes: of the log
+    that may be on their way to a copy."""
 
     node: str
     me: str
@@ -59,6 +60,7 @@ class Group(msgspec.Struct, frozen=True):
     lease_s: float
     limits: Limits
     keys: KeyPair | None = None
+    window_bytes: int = 64 << 20
 
 
 def now_s() -> float:

@@ -111,9 +111,11 @@ AWAITED_S: Final = 0.002
 """So long the next piece waits for what was written last to be confirmed: the thread that sends it
 is the one that hears the answers."""
 BEHIND_FRAMES_MAX: Final = 1024
-BEHIND_BYTES_MAX: Final = 64 << 20
-"""A copy that has so many on their way to it, or bytes of the log, joins again: one that stands
-still while the others confirm costs no more memory."""
+"""A copy that has so many on their way to it, or window_bytes of the log, joins again: one that
+stands still while the others confirm costs no more memory."""
+CATCH_UP_SHARE: Final = 2
+"""Of window_bytes what a copy lacks takes a half at most: the rest is for what is written now, as
+else a copy that catches up would have to join again and again."""
 SILENT_FORMATS: Final = frozenset((0, 2))
 """What a copy reads that does not say it; 0 before the first segment is there."""
 BEATS_PER_LEASE: Final = 5
@@ -158,11 +160,12 @@ class _Link:
         """Of the log, that it can read; none until it has said so."""
         self.sent = self.taken = 0
         """Frames."""
-        self.sizes: deque[int] = deque()
-        """Of those that are on their way."""
+        self.sizes: deque[tuple[int, int]] = deque()
+        """Of those that are on their way: bytes of the log, and of whatever is behind them."""
         self.calm = 0
         """Pieces that it got since somebody wrote."""
-        self.lag_bytes = 0
+        self.lag_bytes = self.sent_bytes = 0
+        """On their way: of the log, and all."""
         self.applied: Place | None = None
         """What lies before it is applied there; None from one that does not say so."""
         self.applied_lsn: int | None = None
@@ -189,7 +192,9 @@ class _Link:
     def took(self, frames: int) -> None:
         """It has so many by now; more than were sent is no news."""
         while self.sizes and self.taken < frames:
-            self.lag_bytes -= self.sizes.popleft()
+            lag_bytes, sent_bytes = self.sizes.popleft()
+            self.lag_bytes -= lag_bytes
+            self.sent_bytes -= sent_bytes
             self.taken += 1
         while self.sent_files and self.sent_files[0] <= self.taken:
             self.sent_files.popleft()
@@ -896,6 +901,9 @@ class Primary:
         return not is_confirmed and self._clock_s() < self._passed_at_s + AWAITED_S
 
     def _may_send(self, link: _Link) -> bool:
+        """Whether what a copy lacks may go on."""
+        if link.sent_bytes + PIECE_BYTES > self._group.window_bytes // CATCH_UP_SHARE:
+            return False
         if link.is_whole:
             return bool(link.past) and link.sent - link.taken < SHADOW_FRAMES
         return link.sent - link.taken < min(WINDOW_FRAMES, SHADOW_FRAMES + link.calm)
@@ -1115,7 +1123,7 @@ class Primary:
         """To a copy that is whole; one that is not gets later what it has not passed yet. One that
         is too far behind gets it from the files."""
         is_behind = link.sent - link.taken > BEHIND_FRAMES_MAX
-        if is_behind or link.lag_bytes > BEHIND_BYTES_MAX:
+        if is_behind or link.lag_bytes + len(data) > self._group.window_bytes:
             self._begin_anew(link)
         elif isinstance(said, FilePart):
             if link.is_whole:
@@ -1318,8 +1326,9 @@ class Primary:
         """Counted: the copy says how many it took."""
         link.sent += 1
         size = len(data) if isinstance(said, Write) else 0  # a file is sent whole, however large
-        link.sizes.append(size)
+        link.sizes.append((size, len(data)))
         link.lag_bytes += size
+        link.sent_bytes += len(data)
         if isinstance(said, FilePart) and said.is_last:
             link.sent_files.append(link.sent)
         self._send(link.route, said, data)

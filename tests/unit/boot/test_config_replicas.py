@@ -3,6 +3,7 @@
 import pytest
 
 from hms.boot.config import effective, load
+from hms.boot.replicating import group_of
 from hms.errors.catalogue import ConfigError
 
 GOOD = """
@@ -35,6 +36,15 @@ def report(tmp_path, said):
     with pytest.raises(ConfigError) as caught:
         load(path)
     return str(caught.value)
+
+
+def test_the_window_of_copies_is_what_the_file_says(tmp_path):
+    """Of the log on its way to each."""
+    path = tmp_path / "hms.conf"
+    for key, told in (("", 64 << 20), ('replica_window_bytes = "8 MiB"', 8 << 20)):
+        path.write_text(text(node=key))
+        config = load(path)
+        assert group_of(config, config.node()).window_bytes == told
 
 
 def test_two_replicas_and_an_arbiter_are_a_node(tmp_path):
@@ -78,6 +88,9 @@ def test_two_replicas_and_an_arbiter_are_a_node(tmp_path):
         ),
         ({"node": "replica_lost_s = 1"}, "replica_lost_s is at least replica_timeout_s"),
         ({"node": "copies_min = 0"}, "copies_min: 0 is out of range"),
+        ({"node": 'replica_window_bytes = "7 MiB"'}, "replica_window_bytes: "),
+        ({"node": 'replica_window_bytes = "17 GiB"'}, "replica_window_bytes: "),
+        ({"node": 'replica_keep_bytes = "4 GiB"'}, "nothing is kept for a replica that is away"),
         ({"node": 'confirm = "SOME"'}, "confirm: "),
     ],
 )

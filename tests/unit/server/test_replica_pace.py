@@ -19,6 +19,7 @@ from hms.server.replicas.frames import (
     Join,
     PastPart,
     Reads,
+    Rejoin,
     Whole,
     Write,
     decode,
@@ -62,8 +63,9 @@ class Leader:
     """a leads a log of `sizes`, segments that were written before by so many bytes each, and one
     that is written now; b comes with nothing."""
 
-    def __init__(self, folder, sizes, segment_bytes, history=()):
+    def __init__(self, folder, sizes, segment_bytes, history=(), window_bytes=64 << 20):
         self.disk, self.told, self.taken, self.now_s = CountingDisk(), [], 0, 1000.0
+        self.folder = folder
         engine = MemoryEngine(lambda: 1000.0, 30.0)
         arbiter = MemoryArbiter(engine, "a")
         arbiter.begin(Configuration(5, LOG, 3, "a", 3, (ME,), 1))
@@ -74,8 +76,9 @@ class Leader:
         peers = {name: Peer(name, f"tcp://{name}") for name in "ab"}
         socket = SimpleNamespace(send=self.hears, received=list, wake=lambda: None)
         self.primary = Primary(
-            Group("n", "a", peers, 30.0, Limits(1, 1.0, 60.0)), folder, self.disk, arbiter,
-            leadership, granted, socket, silent_since_s=1000.0, clock_s=lambda: self.now_s,
+            Group("n", "a", peers, 30.0, Limits(1, 1.0, 60.0), window_bytes=window_bytes), folder,
+            self.disk, arbiter, leadership, granted, socket,
+            silent_since_s=1000.0, clock_s=lambda: self.now_s,
         )  # fmt: skip
         self.primary.start = lambda: None
         self.disk.holds_lock = self.primary._changed._lock.locked
@@ -101,9 +104,12 @@ class Leader:
         self.says(Join(OTHER, 3, {}, {}, [], []))
         self.says(Reads([self.primary._format]))
 
-    def writes(self, *, is_confirmed=True):
-        self.primary.written(self.number, self.end, b"12345678")
-        self.end += 8
+    def writes(self, *, is_confirmed=True, data=b"12345678"):
+        with segment_file(self.folder, self.number).open("r+b") as file:
+            file.seek(self.end)
+            file.write(data)
+        self.primary.written(self.number, self.end, data)
+        self.end += len(data)
         if is_confirmed:
             self.primary.synced()
 
@@ -238,3 +244,58 @@ def test_a_file_that_goes_on_its_way_is_left_out(tmp_path):
     turns = leader.until(lambda said: isinstance(said, Whole), 10)
     parts = [said for told, _ in turns for said, _ in told if isinstance(said, FilePart)]
     assert [said.is_last for said in parts] in ([], [False])
+
+
+WINDOW_BYTES = 8 * MIB
+"""The least that replica_window_bytes may be."""
+
+
+def on_the_way(told):
+    """Bytes of the log that b has not taken, by what was told and not by what the primary counts:
+    nothing of what is counted has been taken."""
+    return sum(size for said, size in told if isinstance(said, Write))
+
+
+def test_a_copy_that_stands_still_has_no_more_than_its_window_on_its_way(tmp_path):
+    """It joins again, and gets the rest from the files: all of it, to the byte."""
+    leader = Leader(tmp_path, [], 64 * MIB, window_bytes=WINDOW_BYTES)
+    leader.joins()
+    leader.until(lambda said: isinstance(said, Whole), 10)
+    leader.takes()
+    before = len(leader.told)
+    turns = 0
+    while not any(isinstance(said, Rejoin) for said, _ in leader.told):
+        leader.writes(data=os.urandom(3 * MIB // 2))
+        leader.turn()
+        turns += 1
+        assert turns <= WINDOW_BYTES // MIB
+    sent = on_the_way(leader.told[before:])
+    assert WINDOW_BYTES - 2 * MIB < sent <= WINDOW_BYTES
+    leader.writes(data=bytes(range(256)) * 4096)
+    leader.turn()
+    assert on_the_way(leader.told[before:]) == sent  # nothing goes to who is to join
+
+    leader.now_s += AWAITED_S
+    leader.told.clear()
+    leader.joins()
+    turns = leader.until(lambda said: isinstance(said, Whole), 60)
+    pieces = sum(size for told, _ in turns for said, size in told if isinstance(said, Write))
+    assert pieces == leader.end - SEGMENT_HEADER_BYTES
+
+
+def test_what_a_copy_lacks_takes_half_of_the_window(tmp_path):
+    """What is written meanwhile has room beside it, so that it need not join again and again."""
+    leader = Leader(tmp_path, [32 * MIB - 64], 32 * MIB, window_bytes=WINDOW_BYTES)
+    leader.joins()
+    for _ in range(3 * WINDOW_FRAMES):
+        leader.turn()
+    sent = on_the_way(leader.told)
+    assert WINDOW_BYTES // 2 - PIECE_BYTES <= sent <= WINDOW_BYTES // 2
+    leader.writes(data=os.urandom(WINDOW_BYTES // 4))
+    leader.turn()
+    assert not any(isinstance(said, Rejoin) for said, _ in leader.told)
+    assert on_the_way(leader.told) == sent  # it is of a segment that follows
+    leader.takes()
+    leader.now_s += AWAITED_S
+    leader.until(lambda said: isinstance(said, Whole), 200)
+    assert not any(isinstance(said, Rejoin) for said, _ in leader.told)
