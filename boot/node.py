@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import logging
 import os
+import platform
 import shutil
 import signal
 import sys
@@ -23,6 +24,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import zmq
 
 from hms.boot import compose
 from hms.boot.audit_anchors import AuditAnchors, Head
@@ -37,6 +40,7 @@ from hms.boot.listening import listening
 from hms.boot.memory import keep_freed_memory
 from hms.boot.memory_limit import memory_limit, resident_bytes
 from hms.boot.monitoring.alert_command import AlertCommand, Change
+from hms.boot.monitoring.node_load import NodeLoad
 from hms.boot.monitoring.notify import Notifier
 from hms.boot.monitoring.state_file import StateFile, state_file_of
 from hms.boot.monitoring.vitals import Vitals
@@ -91,6 +95,7 @@ from hms.store.journal.journal import Journal
 from hms.wire.commands import Order, operation_of
 from hms.wire.operations import AddReplica, Operation, RemoveReplica, SwitchOver
 from hms.workers.lanes import AGAIN, PARK, Handle, LanePool
+from hms.workers.load import PoolLoad
 from hms.workers.storage import StoragePool
 
 log = logging.getLogger("hms.node")
@@ -216,7 +221,7 @@ class NodeProcess:
             on_ended=self._broker.server_ended,
             secret=self._secret_variables,
         )
-        self._anchors = self._audit_anchors()
+        self._anchors, self._load = self._audit_anchors(), self._node_load()
         self._watch = Watch(
             self._broker,
             self._journal,
@@ -283,6 +288,13 @@ class NodeProcess:
         parts["log"] = lambda: self._broker.commits
         return Progress(parts, always=frozenset(("main loop",)))
 
+    def _node_load(self) -> NodeLoad:
+        def storage() -> PoolLoad:  # its workers are started after the recovery
+            return self._storage.load()
+
+        pools = {"general": self._lanes.load, "storage": storage}
+        return NodeLoad(pools, lambda: self._gateway.turns, self._gateway.slowest_turn_s)
+
     def _parts(self) -> Parts:
         """What may become an alert."""
         own, audit, arbiter = self._securing, self._engine.state.audit, self._config.arbiter
@@ -304,7 +316,7 @@ class NodeProcess:
             yield from () if own is None else own.certificates()
 
         return Parts(
-            slowest_turn_s=self._gateway.slowest_turn_s,
+            slowest_turn_s=self._load.slowest_turn_s,
             closed_for_memory=self._gateway.closed_for_memory,
             resident=lambda: (resident_bytes(), most_bytes),
             growth=self._journal.growth,
@@ -535,16 +547,21 @@ class NodeProcess:
     def _figures(self) -> dict[str, Any]:
         """The same for metrics."""
         return {
+            "state": self._vitals.state,
+            "python": platform.python_version(),
+            "libzmq": zmq.zmq_version(),
             "booted_ms": self._booted_at,
             "recovery_s": self._vitals.recovery_s,
             "disk_free_bytes": self._disk_free_bytes,
             "disk_bytes": self._disk_bytes,
             "store": self._store_figures,
             "log_lines_dropped": self._own_log.lines_dropped,
+            **self._load.describe(),
             **self._taken.facts(),
         }
 
     def _look(self) -> None:
+        self._load.look()
         self._own.levels.tick()
         self._watch.look()
         self._failing_back.look()

@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from hms.workers.load import PoolLoad
 from hms.workers.sleepers import Sleepers
 from hms.workers.threads import OnFault, join_threads, report_fault, start_threads
 
@@ -152,6 +153,13 @@ class LanePool:
     def is_quiet(self) -> bool:
         """Whether no item waits: workers have taken all of them."""
         return not self._waiting_count
+
+    def load(self) -> PoolLoad:
+        """At this moment. From any thread; it counts nothing that is not kept anyway."""
+        with self._lock:
+            lanes = list(self._lanes.values())
+            workers, asleep, waiting = len(self.hands), self._sleepers.count, self._waiting_count
+        return PoolLoad(workers, workers - asleep, waiting, max(map(len, lanes), default=0))
 
     def go_on(self) -> None:
         """Make the parked lanes ready again: what they wait for may have come."""

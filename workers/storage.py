@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from hms.workers.lingering import Linger
+from hms.workers.load import PoolLoad
 from hms.workers.sleepers import Sleepers
 from hms.workers.threads import OnFault, join_threads, report_fault, start_threads
 
@@ -99,6 +100,13 @@ class StoragePool:
             chosen = self._sleepers.choose()
         self._sleepers.wake(chosen)
         return True
+
+    def load(self) -> PoolLoad:
+        """At this moment, from any thread. Who leads the log without being a worker is not in it,
+        nor is the log: only jobs wait in a queue."""
+        with self._lock:
+            workers, asleep, jobs = len(self._threads), self._sleepers.count, len(self._jobs)
+        return PoolLoad(workers, workers - asleep, jobs, jobs)
 
     def close(self, drain: bool, timeout_s: float) -> bool:
         """Finish log and jobs that wait (drain) or only what is in hand, and end the workers.

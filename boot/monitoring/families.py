@@ -46,6 +46,8 @@ _PLACES = {
     "producers": ("destination_producers", 1, "Producers."),
     "blocked_sends": ("destination_blocked_sends", 1, "Sends that wait for room."),
 }
+STATES = ("starting", "recovering", "ready", "draining", "failed", "down")
+"""Of a node, but "standby": the process that stands by tells that itself."""
 SERIES_OF_A_PLACE = len(_PLACES) + len(_COUNTED) + 2
 """And its age and whether it is paused."""
 
@@ -79,9 +81,11 @@ def exposition(
     return "\n".join([*lines, *(["# EOF"] if is_open else []), ""])
 
 
-def down_text(node: str, *, is_open: bool = False) -> str:
-    """Of a node that does not answer."""
-    lines = _written(*_gauge("up", "1 when the node answers.", 0), {"node": node}, is_open=is_open)
+def down_text(node: str, state: str, *, is_open: bool = False) -> str:
+    """Of a node that does not answer; state: as its state file has it."""
+    up = _gauge("up", "1 when the node answers.", 0)
+    families = up, _state_family(state)
+    lines = [line for one in families for line in _written(*one, {"node": node}, is_open=is_open)]
     return "\n".join([*lines, *(["# EOF"] if is_open else []), ""])
 
 
@@ -96,9 +100,16 @@ def standby_text(
     return "\n".join([*lines, *(["# EOF"] if is_open else []), ""])
 
 
+def _state_family(state: str) -> Family:
+    """One series for each state, so that a rule may compare with 0."""
+    state = "down" if state == "stopped" else state
+    names = (state,) if state == "standby" else STATES
+    found: list[Sample] = [("", {"state": one}, float(one == state)) for one in names]
+    return "hms_node_state", "gauge", "1 for the state that the process is in.", found
+
+
 def _standby_families(said: Mapping[str, Any]) -> Iterator[Family]:
-    state: list[Sample] = [("", {"state": "standby"}, 1.0)]
-    yield "hms_node_state", "gauge", "1 for the state that the process is in.", state
+    yield _state_family("standby")
     info = {"version": said["version"], "store": said["store"]}
     yield "hms_build_info", "gauge", "What runs.", [("", info, 1.0)]
     for part, counters, gauges in (
@@ -143,7 +154,10 @@ _COPY_COUNTERS = {"refused": ("replica_refused_frames", "Frames of primaries tha
 
 def _families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield _gauge("up", "1 when the node answers.", 1)
+    if "state" in said:
+        yield _state_family(said["state"])
     info = {"version": said["version"], "store": str(said.get("store", {}).get("kind", ""))}
+    info |= {name: said[name] for name in ("python", "libzmq") if name in said}
     yield "hms_build_info", "gauge", "What runs.", [("", info, 1.0)]
     if "booted_ms" in said:
         yield _gauge("start_time_seconds", "When the node was booted.", said["booted_ms"] / 1000)
@@ -151,6 +165,7 @@ def _families(said: Mapping[str, Any]) -> Iterator[Family]:
         yield _gauge("recovery_duration_seconds", "From its start until it was ready.", taken)
     yield from _message_families(said)
     yield from _node_families(said)
+    yield from _load_families(said)
     yield from _store_families(said)
     yield from _replica_families(said)
     yield from _service_families(said)
@@ -204,6 +219,23 @@ def _node_families(said: Mapping[str, Any]) -> Iterator[Family]:
         ("", {"alert": name, "destination": place}, 1.0) for name, place in said.get("alerts", [])
     ]
     yield "hms_alert_active", "gauge", "1 for each alert that has not ended.", alerts
+
+
+def _load_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    """Of threads, as NodeLoad has them."""
+    pools: Mapping[str, Mapping[str, float]] = said.get("pools", {})
+    for key, name, text in (
+        ("workers", "workers", "Workers of a pool."),
+        ("busy", "worker_busy_ratio", "Share of them that was busy in the last 15 s."),
+        ("waiting", "work_waiting", "What no worker of a pool has taken."),
+        ("deepest", "lane_depth", "What waits in the longest queue of a pool."),
+    ):
+        found: list[Sample] = [("", {"pool": pool}, one[key]) for pool, one in pools.items()]
+        yield f"hms_{name}", "gauge", text, found
+    if (loop := said.get("main_loop")) is not None:
+        yield _counter("main_loop_turns", "Turns of the main loop.", loop["turns"])
+        text = "Of each second the slowest turn of the main loop."
+        yield _histogram("main_loop_seconds", text, loop["slowest_s"])
 
 
 def _store_families(said: Mapping[str, Any]) -> Iterator[Family]:

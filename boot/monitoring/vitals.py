@@ -52,6 +52,11 @@ class Vitals:
         self._thread = threading.Thread(target=self._run, name="hms-vitals", daemon=True)
 
     @property
+    def state(self) -> str:
+        """One of those."""
+        return self._state
+
+    @property
     def recovery_s(self) -> float:
         """How long the node took from its start until it was ready."""
         return self._recovery_s

@@ -111,11 +111,11 @@ class Site:
             about = standby_text(self._figures(), is_open=is_open, is_of_places=is_of_places)
             return Answer(about.encode(), kind)
         if state in GONE:
-            return Answer(down_text(self._node, is_open=is_open).encode(), kind)
+            return Answer(down_text(self._node, state, is_open=is_open).encode(), kind)
         try:
             said: dict[str, Any] = self._link.ask("metrics.show", names=names, limit=limit)
         except HmsError:
-            return Answer(down_text(self._node, is_open=is_open).encode(), kind)
+            return Answer(down_text(self._node, state, is_open=is_open).encode(), kind)
         text = exposition(
             said, series_max=self._series_max, is_open=is_open, is_of_places=is_of_places
         )

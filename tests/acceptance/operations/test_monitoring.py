@@ -95,6 +95,19 @@ def test_metrics_are_what_happened_and_prometheus_takes_them(node, command):
         received = 'hms_messages_received_total{node="node1",durable="true"}'
         assert _value(text, received) == 2
         assert _value(text, 'hms_log_commit_seconds_count{node="node1"}') >= 3
+        assert _value(text, 'hms_node_state{node="node1",state="ready"}') == 1
+        assert _value(text, 'hms_node_state{node="node1",state="draining"}') == 0
+        assert _value(text, 'hms_main_loop_turns_total{node="node1"}') > 0
+
+        def shares():
+            lines = command("metrics")[1].splitlines()
+            return [line for line in lines if line.startswith("hms_worker_busy_ratio{")]
+
+        found = wait_until(shares, WAIT_S)  # a second after the boot
+        assert [line.partition(",")[2].partition("}")[0] for line in found] == [
+            'pool="general"',
+            'pool="storage"',
+        ]
 
         consumer.close()
         connection.administer("queue.create", {"name": "gone"})

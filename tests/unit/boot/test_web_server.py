@@ -206,6 +206,44 @@ def test_a_link_that_is_down_is_told_with_its_silence(serve, site):
     assert 'hms_link_bytes_total{node="N1",peer="N4",direction="out"} 8' in body
 
 
+def test_the_state_of_a_node_has_a_series_for_each_whether_it_answers_or_not(serve, site):
+    """A rule compares with 0; a series that is not there compares with nothing."""
+    node, _, _, pages = site
+    node.answer |= {"state": "draining", "python": "3.13.0", "libzmq": "4.3.5"}
+    body = _get(serve(pages.handle), "/metrics")[1].decode()
+    assert 'hms_node_state{node="N1",state="draining"} 1' in body
+    assert 'hms_node_state{node="N1",state="ready"} 0' in body
+    assert 'python="3.13.0",libzmq="4.3.5"} 1' in body
+    for state, shown in (("recovering", "recovering"), ("stopped", "down")):
+        gone = Health("N1", state, is_live=True, is_ready=False, text=state)
+        node.answer = NotConnected(what="it")
+        about = Site("N1", lambda gone=gone: gone, NodeLink(lambda: node, lambda: 0.0))
+        body = _get(serve(about.handle), "/metrics")[1].decode()
+        states = [line for line in body.splitlines() if line.startswith("hms_node_state{")]
+        assert [line for line in states if line.endswith(" 1")] == [
+            f'hms_node_state{{node="N1",state="{shown}"}} 1'
+        ]
+        assert len(states) == 6
+        assert 'hms_up{node="N1"} 0' in body
+
+
+def test_a_pool_has_its_load_and_the_main_loop_its_turns(serve, site):
+    """No lane has a label: their number has no bound."""
+    about = {"workers": 4, "busy": 0.25, "waiting": 7, "deepest": 5}
+    site[0].answer["pools"] = {"general": about}
+    site[0].answer["main_loop"] = {"turns": 9, "slowest_s": _HISTOGRAM}
+    body = _get(serve(site[3].handle), "/metrics")[1].decode()
+    for line in (
+        'hms_workers{node="N1",pool="general"} 4',
+        'hms_worker_busy_ratio{node="N1",pool="general"} 0.25',
+        'hms_work_waiting{node="N1",pool="general"} 7',
+        'hms_lane_depth{node="N1",pool="general"} 5',
+        'hms_main_loop_turns_total{node="N1"} 9',
+        'hms_main_loop_seconds_bucket{node="N1",le="1"} 3',
+    ):
+        assert line in body.splitlines()
+
+
 def test_names_are_escaped_and_histograms_are_sums(serve, site):
     """A queue named with a quotation mark must not end its label."""
     body = _get(serve(site[3].handle), "/metrics")[1].decode()

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from lane_rig import WAIT_S, Gate, Recorder, gate, hasty_threads, pools, recorder
 
 from hms.workers.lanes import AGAIN, LanePool
+from hms.workers.load import PoolLoad
+from tests.support.waiting import wait_until
 
 __all__ = ["gate", "hasty_threads", "pools", "recorder"]  # the fixtures
 
@@ -301,3 +303,17 @@ def test_a_pool_that_closes_has_nothing_handled_elsewhere(pools, recorder):
     pool = pools(1, recorder.handle)
     assert pool.close(drain=True, timeout_s=WAIT_S)
     assert not pool.run_here("a", [1], pytest.fail)
+
+
+def test_the_load_of_a_pool_is_what_waits_and_who_does_not_sleep(pools, gate):
+    """An operator sees whether workers or one busy client hold the others up."""
+    pool = pools(2, gate.handle)
+    wait_until(lambda: pool.load().busy == 0)
+    assert pool.load() == PoolLoad(workers=2, busy=0, waiting=0, deepest=0)
+    pool.put_many("a", [1])
+    assert gate.is_reached.wait(WAIT_S)
+    pool.put_many("a", [2, 3, 4])
+    wait_until(lambda: pool.load().busy == 1)
+    assert pool.load() == PoolLoad(workers=2, busy=1, waiting=3, deepest=3)
+    gate.is_open.set()
+    wait_until(lambda: pool.load() == PoolLoad(workers=2, busy=0, waiting=0, deepest=0))

@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
+from hms.workers.load import PoolLoad
 from hms.workers.storage import StoragePool
+from tests.support.waiting import wait_until
 
 WAIT_S = 60
 
@@ -312,3 +314,22 @@ def test_a_pool_that_closes_is_led_by_its_own_workers(pools):
     pool.lead_here()
 
     assert log.written.empty()
+
+
+def test_the_load_of_the_storage_workers_is_the_jobs_that_wait(pools, log):
+    """Jobs that pile up are page-ins and backups that wait for the disk."""
+    begun, may_end = threading.Event(), threading.Event()
+    pool = pools(2, log.lead)
+
+    def job():
+        begun.set()
+        assert may_end.wait(WAIT_S)
+
+    for _ in range(3):
+        assert pool.submit(job)
+    assert begun.wait(WAIT_S)
+    try:
+        wait_until(lambda: pool.load() == PoolLoad(workers=2, busy=1, waiting=2, deepest=2))
+    finally:
+        may_end.set()
+    wait_until(lambda: pool.load() == PoolLoad(workers=2, busy=0, waiting=0, deepest=0))
