@@ -63,8 +63,8 @@ def export(
     is_packed = format_ == "pack"
     chosen = asked_for(**rest)
     selector = chosen.pop("selector")
-    if chosen["state"] == "in_flight":
-        raise click.UsageError("--state in_flight: what is in flight is not exported")
+    if chosen["state"] in ("in_flight", "prepared"):
+        raise click.UsageError(f"--state {chosen['state']}: what is in flight is not exported")
     if at is not None:
         if remove:
             raise click.UsageError("--remove and --at: the past is not changed")

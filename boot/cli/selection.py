@@ -18,7 +18,11 @@ _SELECTION = (
     click.option("--older-than", "older_than_s", type=click.FloatRange(0), help="Seconds."),
     click.option("--type", "type_", default="", help="Of this JMSType."),
     click.option("--min-count", type=click.IntRange(0), default=0, help="Delivered so often."),
-    click.option("--state", type=click.Choice(["waiting", "delayed", "in_flight"])),
+    click.option(
+        "--state",
+        type=click.Choice(["waiting", "delayed", "in_flight", "prepared", "incomplete"]),
+        help="prepared: of what is in flight; incomplete: of what waits.",
+    ),
     click.option("--limit", type=click.IntRange(1), help="The most messages."),
 )
 

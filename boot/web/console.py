@@ -30,6 +30,7 @@ HTML = "text/html; charset=utf-8"
 ROWS = 100
 BODY_BYTES = 4096
 HOUR = len("2026-01-01 00")
+STATES = "State: waiting, delayed, in_flight, prepared or incomplete"
 LETTER = ("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount")
 Page = Callable[[Request, ConsoleSession], Answer]
 Listed = Callable[[Any, Request, str], Shown]
@@ -295,7 +296,7 @@ class Console:
                 field("selector", "Selector", selector),
                 field("from", "Sent from (UTC), such as 2026-05-01T08:00", given["from"]),
                 field("until", "Sent before", given["until"]),
-                field("state", "State: waiting, delayed or in_flight", given["state"]),
+                field("state", STATES, given["state"]),
                 button("Find"),
             ],
             {"place": place},

@@ -116,7 +116,7 @@ class Rules:
         for row in rows:
             known = frozenset(one for one, ids in fits.items() if row["id"] in ids)
             letter = fields_of(row, node, self._time_ms(), known)
-            if not letter.is_letter or row["state"] == "in_flight":
+            if not letter.is_letter or row["state"] in ("in_flight", "prepared"):
                 foreign += 1
                 continue
             at = next((n for n, rule in enumerate(found.rules) if rule.matches(letter)), -1)

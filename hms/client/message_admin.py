@@ -185,8 +185,9 @@ class _Selection:
         newest_first: bool = False,
     ) -> Self:
         """Those that fit all of it: a selector; ids; sent since, until (excluded) or longer ago
-        than so many seconds; their JMSType; delivered so often at least; state "waiting" or
-        "delayed", in a list "in_flight"; limit: so many at most, the newest ones first."""
+        than so many seconds; their JMSType; delivered so often at least; state "waiting",
+        of that "incomplete" (the rest of its list is missing), or "delayed", in a list "in_flight",
+        of that "prepared" (a branch has it); limit: so many at most, the newest ones first."""
         check_text("selector", selector)
         check_number("limit", limit, 0, (1 << 31) - 1)
         check_number("min_count", min_count, 0, (1 << 31) - 1)

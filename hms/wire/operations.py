@@ -291,11 +291,12 @@ class ReportResources(Operation, frozen=True):
 class SelectMessages(Operation, frozen=True):
     """Messages of a place: queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN.
 
-    ids: with blanks between; from_ms, until_ms: when they were sent; state: waiting, delayed or
-    in_flight; limit: so many at most; is_all: without it something has to be chosen; is_dry: count
-    and change nothing; is_atomic: all of it in one request and one record, or nothing. One request
-    does a chunk: after and end are what the last answer said. properties: whose values a list
-    shows, with blanks between. is_erasure: what was chosen is not told by the audit.
+    ids: with blanks between; from_ms, until_ms: when they were sent; state: waiting, of that
+    incomplete, delayed, in_flight, or of that prepared; limit: so many at most; is_all: without it
+    something has to be chosen; is_dry: count and change nothing; is_atomic: all of it in one
+    request and one record, or nothing. One request does a chunk: after and end are what the last
+    answer said. properties: whose values a list shows, with blanks between. is_erasure: what was
+    chosen is not told by the audit.
     """
 
     place: Text

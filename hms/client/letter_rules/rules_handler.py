@@ -26,6 +26,8 @@ DEAD_LETTER_QUEUE = "HMS.DLQ"
 POLL_S = 1.0
 FORWARD_WAIT_S, FORWARD_POLL_S = 10.0, 0.02
 FORWARDED_AT_ONCE = 200
+OUT = ("in_flight", "prepared")
+"""States of letters that others have."""
 EVERY = (1 << 62) - 1
 
 
@@ -138,7 +140,7 @@ class RulesHandler:
                 "end": end,
             }
             said = self._connection.administer("message.list", arguments)
-            rows += [row for row in said["messages"] if row["state"] != "in_flight"]
+            rows += [row for row in said["messages"] if row["state"] not in OUT]
             has_more, end = said["has_more"], said["end"]
             self._after = max(self._after, said["after"])
         return rows

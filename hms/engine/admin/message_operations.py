@@ -11,6 +11,7 @@ from typing import Any
 
 from hms.engine.admin.message_selection import (
     IN_FLIGHT,
+    PREPARED,
     Chunk,
     Found,
     find,
@@ -328,8 +329,8 @@ def chosen(state: State, asked: ops.SelectMessages) -> Found:
     if not is_chosen(asked):
         detail = "say which messages, such as with a selector, or that all are meant"
         raise InvalidArgument(what="selection", detail=detail)
-    if asked.state == IN_FLIGHT:
-        detail = "what is in flight is at a consumer, and not touched"
+    if asked.state in (IN_FLIGHT, PREPARED):
+        detail = "what is in flight is at a consumer or in a branch, and not touched"
         raise InvalidArgument(what="state", detail=detail)
     return found
 

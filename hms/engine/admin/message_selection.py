@@ -19,6 +19,7 @@ from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import checked_selector, selector_view
 from hms.engine.state import State
 from hms.engine.topic import NO_LIMITS, Pattern, Scheme
+from hms.engine.xa.branch import BranchState
 from hms.errors.catalogue import InvalidArgument, SubscriptionNotFound, TransactionTooLarge
 from hms.errors.tree import HmsError
 from hms.wire.operations import MESSAGES_AT_ONCE, SelectMessages
@@ -26,6 +27,7 @@ from hms.wire.packed_messages import NODE_TOPIC
 
 __all__ = [
     "IN_FLIGHT",
+    "PREPARED",
     "Chunk",
     "Found",
     "find",
@@ -51,8 +53,12 @@ ATOMIC_MAX = 20_000
 RECORD_BYTES = 128
 """What a message costs in a record beside its head and body, at most."""
 WAITING, DELAYED, IN_FLIGHT = "waiting", "delayed", "in_flight"
+PREPARED = "prepared"
+"""Of what is in flight: what a branch has received that is prepared, and not decided."""
+INCOMPLETE = "incomplete"
+"""Of what waits: what is part of a list that is not whole."""
 Test = Callable[[StoredMessage], bool]
-_STATES = ("", WAITING, DELAYED, IN_FLIGHT)
+_STATES = ("", WAITING, DELAYED, IN_FLIGHT, PREPARED, INCOMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +116,13 @@ def id_of(text: str) -> int:
 
 @dataclass(slots=True)
 class Chunk:
-    """What was found. out: in flight and not touched; position: where the next chunk begins;
+    """What was found. out: in flight and not touched; prepared: ids of those of it that prepared
+    branches have; position: where the next chunk begins;
     has_more: whether there may be more."""
 
     messages: list[StoredMessage] = field(default_factory=list)
     out: dict[int, StoredMessage] = field(default_factory=dict)
+    prepared: frozenset[int] = frozenset()
     skipped_out: int = 0
     position: int = 0
     end: int = 0
@@ -141,10 +149,11 @@ def find(
     if place.line.out_count and (shows_out or is_first):
         out = in_flight(state, place)
     if shows_out:
-        chunk.out = out
+        chunk.out, chunk.prepared = out, _prepared(state, place)
     elif is_first and not asked.state:
         chunk.skipped_out = _count(out, matches, price)
     count_max, steps, room = _bounds(state, asked)
+    only = {IN_FLIGHT: out.keys(), PREPARED: chunk.prepared}.get(asked.state)
     for message in _walk(place, asked, chunk, out if shows_out else {}):
         if steps <= 0 or len(chunk.messages) == count_max or room <= 0:
             if asked.is_atomic and not (asked.limit and len(chunk.messages) == count_max):
@@ -153,12 +162,22 @@ def find(
             break
         steps -= price(message)
         chunk.position = message.seq
-        if asked.state == IN_FLIGHT and message.id not in out:
+        if only is not None and message.id not in only:
             continue
         if matches(message):
             chunk.messages.append(message)
             room -= message.length + (RECORD_BYTES if asked.is_atomic else 0) if sizes else 0
     return chunk
+
+
+def _prepared(state: State, place: Queue | Subscription) -> frozenset[int]:
+    return frozenset(
+        message.id
+        for branch in state.branches.in_doubt()
+        if branch.state is BranchState.PREPARED
+        for where, message in branch.work.acknowledged
+        if where is place
+    )
 
 
 def _bounds(state: State, asked: SelectMessages) -> tuple[int, int, int]:
@@ -186,7 +205,7 @@ def _walk(
 ) -> Iterator[StoredMessage]:
     after = asked.after or (NEWEST if asked.is_newest else 0)
     line = place.line
-    others = out.values() if asked.state in ("", IN_FLIGHT) else ()
+    others = out.values() if asked.state in ("", IN_FLIGHT, PREPARED) else ()
     for message in line.arrivals(after, others, is_newest_first=asked.is_newest):
         if message.seq < chunk.end:
             yield message
@@ -251,6 +270,9 @@ def _line_tests(line: PendingList, asked: SelectMessages) -> Iterator[Test]:
     if asked.state in (WAITING, DELAYED):
         is_delayed = asked.state == DELAYED
         yield lambda message: (line.delayed.find(message.id) is not None) is is_delayed
+    if asked.state == INCOMPLETE:
+        groups = line.groups
+        yield (lambda _: False) if groups is None else groups.is_incomplete
 
 
 def _is_on(pattern: Pattern, message: StoredMessage) -> bool:
@@ -264,17 +286,20 @@ def _fits(selector: Selector, message: StoredMessage) -> bool:
 
 def _check(asked: SelectMessages) -> None:
     if asked.state not in _STATES:
-        detail = f"{asked.state!r} is neither waiting, nor delayed, nor in_flight"
+        detail = f"{asked.state!r} is none of {', '.join(filter(None, _STATES))}"
         raise InvalidArgument(what="state", detail=detail)
     if len(asked.ids.split()) > IDS_MAX:
         raise InvalidArgument(what="ids", detail=f"more than {IDS_MAX} at once")
 
 
 def state_of(place: Queue | Subscription, chunk: Chunk, message: StoredMessage) -> str:
-    """Whether it waits, waits for its time, or is in flight."""
+    """Whether it waits, for its time or for the rest of its list, or is in flight, prepared too."""
     if message.id in chunk.out:
-        return IN_FLIGHT
-    return DELAYED if place.line.delayed.find(message.id) is not None else WAITING
+        return PREPARED if message.id in chunk.prepared else IN_FLIGHT
+    if place.line.delayed.find(message.id) is not None:
+        return DELAYED
+    groups = place.line.groups
+    return INCOMPLETE if groups is not None and groups.is_incomplete(message) else WAITING
 
 
 def is_chosen(asked: SelectMessages) -> bool:

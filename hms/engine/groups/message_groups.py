@@ -204,6 +204,13 @@ class MessageGroups:
         """Whether others wait for it, as of a gathered group or a global order."""
         return isinstance(self._of.get(message.id), GatheredGroup | OrderGroup)
 
+    def is_incomplete(self, message: StoredMessage) -> bool:
+        """Whether it waits for the rest of its list, or the list can never be whole."""
+        group = self._of.get(message.id)
+        return (
+            isinstance(group, GatheredGroup) and not group.is_whole and message.id in group.waiting
+        )
+
     def is_ordered(self, message: StoredMessage) -> bool:
         """Whether it belongs to a global order."""
         return isinstance(self._of.get(message.id), OrderGroup)

@@ -284,3 +284,29 @@ def test_purging_takes_incomplete_lists_too(rig):
     assert rig.line("lists").waiting_count == rig.line("lists").held_count == 0
     _send(rig, 1, 2, 3)
     assert rig.consume("c", "lists") == [["g1", "g2", "g3"]]
+
+
+def test_parts_of_a_list_that_is_not_whole_are_told_from_what_may_be_received(rig):
+    """Who asks why nothing comes though messages wait."""
+
+    def states(state="", queue="lists"):
+        answers = []
+        asked = {"place": f"queue:{queue}", "state": state}
+
+        def ask(fx):
+            answers.append(rig.engine.administer("message.list", asked, rig.now_ms, fx))
+
+        rig.run(ask)
+        return [row["state"] for row in answers[0]["messages"]]
+
+    _send(rig, 1, 3)
+    _send(rig, 1, 2, end=2, name="h")
+    rig.send("alone", "lists")
+    assert states() == ["incomplete"] * 2 + ["waiting"] * 3
+    assert states("incomplete") == ["incomplete"] * 2
+    assert states("waiting") == states()
+    assert states("delayed") == []
+    assert states("incomplete", DEAD_LETTER_QUEUE) == []
+    _send(rig, 2)
+    assert states("incomplete") == []
+    assert states() == ["waiting"] * 6

@@ -4,7 +4,12 @@ import pytest
 
 from hms.engine.effects import Effects
 from hms.engine.xa.xa_codes import Code
-from hms.errors.catalogue import BranchNotFound, BranchStateWrong, DestinationInUse
+from hms.errors.catalogue import (
+    BranchNotFound,
+    BranchStateWrong,
+    DestinationInUse,
+    InvalidArgument,
+)
 from hms.records import Cause, RecordType, decode_ranges
 from tests.support.branch_rig import XA, BranchRig, xid
 
@@ -230,3 +235,33 @@ def test_a_cold_boot_takes_from_branches_what_it_takes_from_queues(rig):
     causes = [decode_ranges(p).cause for k, p in rig.log if k == RecordType.DISCARDED]
     assert causes.count(Cause.COLD) == 2
     assert rig.engine.state.waiting_bytes == 0
+
+
+def _states(rig, state=""):
+    answers = []
+    asked = {"place": "queue:orders", "state": state}
+
+    def ask(fx):
+        answers.append(rig.engine.administer("message.list", asked, rig.now_ms, fx))
+
+    rig.run(ask)
+    return [row["state"] for row in answers[0]["messages"]]
+
+
+def test_what_a_prepared_branch_has_is_told_from_what_a_consumer_has(rig):
+    """It comes back when somebody decides, not when a consumer settles or goes."""
+    _prepared(rig)
+    rig.send(1, 2)
+    rig.consume(9, credit=1)
+    assert _states(rig) == ["prepared", "in_flight", "waiting"]
+    assert _states(rig, "prepared") == ["prepared"]
+    assert _states(rig, "in_flight") == ["prepared", "in_flight"]
+    rig.start()
+    assert _states(rig) == ["prepared", "waiting", "waiting"]
+
+    asked = {"place": "queue:orders", "state": "prepared"}
+    with pytest.raises(InvalidArgument, match="not touched"):
+        rig.run(lambda fx: rig.engine.administer("message.delete", asked, rig.now_ms, fx))
+    assert rig.rollback() == Code.OK
+    assert _states(rig, "prepared") == []
+    assert _states(rig) == ["waiting"] * 3
