@@ -103,7 +103,8 @@ class Config:
         """The fewest copies with which a node confirms anything."""
         if node.copies_min is not None:
             return node.copies_min
-        return min(len(self.replicas_of(node)) - 1, 2)
+        counting = [one for one in self.replicas_of(node) if one.mode == "SYNC"]
+        return max(1, min(len(counting) - 1, 2))
 
     def servers_of(self, node: Node) -> list[Server]:
         """The servers that a node runs."""

@@ -1,11 +1,13 @@
 """A forced take-over: one copy goes on without enough others, because an operator says so."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
 from hms.boot.entries import Config, Node
+from hms.boot.monitoring.standby_figures import told_by_copy
 from hms.boot.replicating import await_found, await_leader, endpoint_of
 from hms.errors.catalogue import ReplicasNotBegun, TakeOverRefused
 from hms.server.arbiter import Arbiter, Configuration, Leader, Member
@@ -75,7 +77,7 @@ class Promotion:
         return leader if is_other else None
 
     def _missing(self, now: Configuration) -> str:
-        """What this copy has, and what a take-over needs."""
+        """What this copy has, what a take-over needs, and what this does not stop."""
         copy = LogCopy(REAL_DISK, self._node.store)
         try:
             end, is_clean = copy.tail()
@@ -85,7 +87,11 @@ class Promotion:
         where = f"epoch {end.epoch}, segment {end.number}, offset {end.offset}"
         damaged = "" if is_clean else ", and is damaged there"
         needed = f"a take-over needs {promises_needed(now)} of {names}"
-        return f"{needed}; the copy of {self._me} ends in {where}{damaged}"
+        lag = _lag(told_by_copy(self._node))
+        others = ", ".join(one.name for one in now.members if one.name != self._me)
+        off = f". Be sure that {others} do not run: without the arbiter they may go on"
+        what = f"{needed}; the copy of {self._me} ends in {where}{damaged}{lag}"
+        return what + (off if others else "")
 
     def _force(self, state: CopyState) -> Configuration | None:
         """Each time somebody asks for an epoch the version is another one."""
@@ -101,3 +107,12 @@ class Promotion:
             is_forced=True,
         )
         return new if self._arbiter.force(now.version, new) else None
+
+
+def _lag(copy: Mapping[str, Any]) -> str:
+    """Up to when and where it has everything, as its process knows."""
+    if (at_ms := copy.get("has_all_ms")) is None:
+        return "; since it was booted it has not had everything"
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(" ", "seconds")
+    place = f"segment {copy['confirmed_segment']}, offset {copy['confirmed_offset']}"
+    return f"; it has what was written until {at}, and knows it confirmed up to {place}"

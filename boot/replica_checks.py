@@ -65,10 +65,24 @@ def _check_node(node: Found, own: list[Found], has_arbiter: bool, report: Report
     if node.values["failback"] == "AUTO" and not active:
         text = 'no replica of the node is preferred; add engine_roll = "ACTIVE" to one'
         report.add((*node.path, "failback"), f"{node.title} failback: {text}")
-    if own and (node.values["copies_min"] or 0) > len(own):
-        text = f"{node.title} copies_min is above the number of its replicas, {len(own)}"
-        report.add((*node.path, "copies_min"), text)
+    _check_modes(node, own, active, report)
     _check_silence(node, report)
+
+
+def _check_modes(node: Found, own: list[Found], active: list[Found], report: Report) -> None:
+    counting = [one for one in own if one.values["mode"] != "ASYNC"]
+    if own and not counting:
+        text = f"{own[0].title} mode: every replica of {node.name} is ASYNC, and none would count"
+        report.add((*own[0].path, "mode"), f'{text}; one at least has mode = "SYNC"')
+    for one in active:
+        if one.values["mode"] == "ASYNC":
+            text = "the preferred replica leads by itself, and an ASYNC one never does"
+            cure = 'leave one of the two out, or engine_roll = "ACTIVE" for a SYNC one'
+            report.add((*one.path, "mode"), f"{one.title} mode: {text}; {cure}")
+    if counting and (node.values["copies_min"] or 0) > len(counting):
+        what = "its replicas" if len(counting) == len(own) else "its replicas that are SYNC"
+        text = f"{node.title} copies_min is above the number of {what}, {len(counting)}"
+        report.add((*node.path, "copies_min"), text)
 
 
 def _check_silence(node: Found, report: Report) -> None:

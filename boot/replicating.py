@@ -147,7 +147,9 @@ def lead(
             state = _state(arbiter, group, config, node)
             about = group.me, state.copy_id, state.starts + 1, state.promised, state.log
             checks_s = node.failover_check_count * node.failover_check_timeout_s
-            leadership = Leadership(*about, group.lease_s, checks_s)
+            leadership = Leadership(
+                *about, group.lease_s, checks_s, is_async=group.me in group.asynchronous
+            )
             until_opened.callback(Held(group).close)
             door = _door(config, node, leadership)
             until_listening.callback(door.close)
@@ -412,7 +414,7 @@ def group_of(config: Config, node: Node) -> Group:
 
 def _peers(config: Config, node: Node) -> dict[str, Peer]:
     return {
-        one.name: Peer(one.name, one.address, one.public_key or "")
+        one.name: Peer(one.name, one.address, one.public_key or "", one.mode == "ASYNC")
         for one in config.replicas_of(node)
     }
 

@@ -51,17 +51,31 @@ def init(target: Target) -> None:
 )
 def add(target: Target, name: str, timeout_s: float) -> None:
     """Have a replica count that hms.conf has by now, or that was removed; returns when it has the
-    whole log and counts. Boot it meanwhile; the node works on."""
+    whole log and counts. Boot it meanwhile; the node works on. What its mode is by now holds from
+    here on: an ASYNC one gets the whole log and does not count, also when it did."""
     from hms.boot.replicating import await_members, make_arbiter  # noqa: PLC0415 - not for --help
 
     config, node = _node(target)
     arbiter = make_arbiter(config, node)
     try:
         target.administer("replica.add", name=name)
-        now = await_members(arbiter, lambda one: name in _members(one), timeout_s)
+        is_async = name in config.replicas and config.replicas[name].mode == "ASYNC"
+
+        def is_so(one: "Configuration") -> bool:
+            if is_async:
+                return name not in (*_members(one), *one.removed) and _has_log(target, name)
+            return name in _members(one)
+
+        now = await_members(arbiter, is_so, timeout_s)
     finally:
         arbiter.close()
     _tell_members(target, node, now, f"{name} to have the whole log", timeout_s)
+
+
+def _has_log(target: Target, name: str) -> bool:
+    """Of a copy that does not count, as the replica that leads knows it."""
+    rows = target.administer("status")["replication"]["replicas"]
+    return any(row["replica"] == name and row["is_in_sync"] for row in rows)
 
 
 @replica.command()
@@ -351,7 +365,9 @@ def _seen_here(config: "Config", node: "Node") -> _Seen:
     if process is None:
         return _Seen([])
     if (waiting := role_of(node, process.pid)) is not None:
-        row = {"replica": node.replica, "role": "standby", "waits_for": waiting["waits_for"]}
+        mode = config.replicas[node.replica or ""].mode
+        row = {"replica": node.replica, "role": "standby", "mode": mode}
+        row |= {"waits_for": waiting["waits_for"]}
         lag = lag_of(config, node)
         return _Seen([row | lag], is_well=lag["state"] == "IN_SYNC")
     own = Target(config.path, node.listen[0], node.name, is_json=False)
@@ -360,7 +376,8 @@ def _seen_here(config: "Config", node: "Node") -> _Seen:
     except HmsError as fault:  # it begins, or ends
         row = {"replica": node.replica, "role": "unknown", "fault": str(fault)}
         return _Seen([row], is_protected=False, is_well=False)
-    rows = [{"replica": node.replica, "role": "primary"}, *said["replicas"]]
+    mode = config.replicas[node.replica or ""].mode
+    rows = [{"replica": node.replica, "role": "primary", "mode": mode}, *said["replicas"]]
     leads = {name: said[name] for name in _OF_LEADER if name in said}
     return _Seen(rows, leads, said["is_protected"], said["is_protected"])
 

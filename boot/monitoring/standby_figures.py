@@ -22,7 +22,7 @@ from hms.boot.log_folder import log_folder
 from hms.boot.monitoring.state_file import StateFile, read_state
 from hms.boot.supervise import Process, find, identify
 
-__all__ = ["CopyFile", "SharedFigures", "figures_of"]
+__all__ = ["CopyFile", "SharedFigures", "figures_of", "told_by_copy"]
 
 EVERY_S = 1.0
 SUFFIXES = {".log": "log", ".pinned": "pinned", ".history": "history"}
@@ -92,6 +92,15 @@ def figures_of(node: Node) -> dict[str, Any]:
     if node.replica is not None:
         found["copy"] = _copy(node, process)
     return found
+
+
+def told_by_copy(node: Node) -> dict[str, Any]:
+    """What the process that follows, or followed last, tells of its copy; nothing where that is of
+    a process that is gone."""
+    said = read_state(_file(node)) or {}
+    process = said.pop("process", {"pid": 0})
+    known = identify(process["pid"])
+    return said if known is not None and process == dataclasses.asdict(known) else {}
 
 
 def _process(pid: int, started: int) -> dict[str, float]:

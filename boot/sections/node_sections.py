@@ -125,7 +125,9 @@ class Node(Named, frozen=True, kw_only=True):
     confirm: Literal["MAJORITY", "ALL"] = "MAJORITY"
     """How many of the copies that count must have synced a record before it is confirmed."""
     copies_min: Annotated[
-        int | None, Meta(ge=1, le=7), key(otherwise="1 with two replicas, else 2", example=2)
+        int | None,
+        Meta(ge=1, le=7),
+        key(otherwise="1 with up to two SYNC replicas, else 2", example=2),
     ] = None
     """With fewer copies that count nothing is confirmed; 2: a machine alone waits."""
     replica_timeout_s: Annotated[float, Meta(ge=0.5, le=3600)] = 2

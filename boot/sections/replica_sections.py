@@ -95,6 +95,9 @@ class Replica(Named, frozen=True, kw_only=True):
         key(otherwise="clients are told no address", example=["tcp://10.0.0.1:7700"]),
     ] = None
     """Where clients find it, as all replicas tell them: then one address of the node suffices."""
+    mode: Literal["SYNC", "ASYNC"] = "SYNC"
+    """ASYNC: it gets the log and never counts: nothing waits for it, and it never takes over by
+    itself. For a copy in another city; one replica at least is SYNC."""
     engine_roll: Literal["STANDBY", "ACTIVE"] = "STANDBY"
     """ACTIVE: the preferred one, which leads again by itself with failback = "AUTO"."""
     key_file: Annotated[Path | None, key(otherwise="none", example="keys/replica-a.key")] = None
@@ -118,7 +121,6 @@ REPLICA = Section(
     Replica,
     "# [replica.a]",
     later={
-        "mode": f"every replica is synchronous: {ABSENT}",
         "rank": ABSENT,
         "copy_history": f"the history is always copied: {ABSENT}",
         "store": "stands in [node.NAME] of that machine",

@@ -4,10 +4,14 @@ Marks number what the primary has written, in order. A copy that has synced ever
 says so; a mark is confirmed when `copies` members have it, the primary among them. While the
 outcome of a change of the configuration is unknown the old rule and the new one both hold, so each
 confirmed record is durable at enough members of whatever configuration the arbiter has (H4, H5).
+
+An asynchronous copy gets the log like the others, and is never taken in. One that is a member when
+hms.conf makes it one is taken out by a change like any other, and counts until the arbiter has it;
+so does the one that leads, as an operator promoted it.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -15,6 +19,8 @@ from hms.server.arbiter.interface import Configuration, Member
 from hms.server.replicas.promises import promises_needed
 
 __all__ = ["Confirmation", "Limits", "copies_needed"]
+
+CURE: Final = "in hms.conf of each machine, then `hms replica add` it"
 
 
 def copies_needed(members: int, *, is_all: bool = False) -> int:
@@ -43,7 +49,22 @@ class _Peer:
         """From this mark on it gets all that is written; None: it gets older bytes first."""
         self.heard_s = self.joined_s = self.beat_s = float("-inf")
         self.even_s = float("-inf")
-        """When it had all that was written, last."""
+        """All that was written by then it has."""
+        self.even_bytes = 0
+        """So much of what was written in this term it has, at least."""
+        self._checked = 0, float("-inf"), 0
+        """A mark that was the last one written, when that was, and the bytes up to it."""
+
+    def took(self, mark: int, written: int, size: int) -> None:
+        """It has all up to the mark; written, size: the last mark, and the bytes up to it, now. A
+        copy far away never has all that is written: what it has is looked at mark by mark."""
+        self.acked = max(self.acked, mark)
+        checked, at_s, had = self._checked
+        if self.acked >= checked:
+            self.even_s, self.even_bytes = max(self.even_s, at_s), max(self.even_bytes, had)
+            self._checked = written, self.heard_s, size
+        if self.acked == written:
+            self.even_s, self.even_bytes = self.heard_s, size
 
     @property
     def is_whole(self) -> bool:
@@ -54,12 +75,20 @@ class Confirmation:
     """The primary's view of its group, in one epoch."""
 
     def __init__(
-        self, now: Configuration, me: Member, limits: Limits, since_s: float, begun_s: float
+        self,
+        now: Configuration,
+        me: Member,
+        limits: Limits,
+        since_s: float,
+        begun_s: float,
+        asynchronous: frozenset[str] = frozenset(),
     ) -> None:
         """since_s: since when the others are silent, if none comes, for a confirmation that waits
-        for them; begun_s: when this term began."""
+        for them; begun_s: when this term began; asynchronous: names of replicas that never
+        count."""
         self.now, self._me, self._limits = now, me, limits
         self._since_s, self._begun_s = since_s, begun_s
+        self.asynchronous = asynchronous
         self.asked: Configuration | None = None
         """A change that is prepared, or whose outcome is not known yet: both rules hold."""
         self._is_sent = False
@@ -69,6 +98,8 @@ class Confirmation:
         """Who is to lead when this one stops; "" for anyone. It stays a member."""
         self.written = self.own = 0
         self.confirmed = 0
+        self.written_bytes = 0
+        """Of the log, in this term."""
         self._peers: dict[str, _Peer] = {}
 
     def begins(self, now_s: float) -> None:
@@ -79,8 +110,11 @@ class Confirmation:
 
     def joined(self, member: Member, now_s: float) -> None:
         """A copy came, and gets what it lacks; what it had acknowledged before does not count."""
+        before = self._peers.get(member.copy_id)
         peer = self._peers[member.copy_id] = _Peer(member.name, member.start)
         peer.heard_s = peer.joined_s = now_s
+        if before is not None:
+            peer.even_s, peer.even_bytes = before.even_s, before.even_bytes
 
     def whole(self, copy_id: str, mark: int) -> None:
         """It was sent all that was written up to the mark, and gets all that follows."""
@@ -126,9 +160,7 @@ class Confirmation:
         """A copy has synced everything up to a mark."""
         peer = self._peers.get(copy_id)
         if peer is not None and peer.whole_at is not None and mark <= self.written:
-            peer.acked = max(peer.acked, mark)
-            if peer.acked == self.written:
-                peer.even_s = peer.heard_s
+            peer.took(mark, self.written, self.written_bytes)
             self._advance()
 
     def synced(self, mark: int) -> None:
@@ -192,17 +224,25 @@ class Confirmation:
         """Members as they may be next, the best first; also the same ones, for which hms.conf may
         say another rule by now. Who came and who is silent change in one, as neither alone may
         leave enough whole copies. A silent one is left out sooner when a confirmation waits for
-        it, as the others are too few; never below copies_min."""
+        it, as the others are too few; never below copies_min. An asynchronous one is left out as
+        soon as the others are enough."""
         come = self._come(now_s)
         gone = {*come, *self._removed}
         stay = [one for one in self.now.members if one.name not in gone]
         for silent_s in (self._limits.lost_s, self._limits.timeout_s):
             here = self._present_of(self.now, now_s, silent_s)
             kept = [one for one in stay if one in here or one.name == self.successor]
+            less = [one for one in kept if not self._never_counts(one)]
+            if less != kept and len(less) + len(come) >= self._limits.copies_min:
+                yield [*less, *come.values()]
             is_enough = len(kept) + len(come) >= self._limits.copies_min
             yield [*(kept if is_enough else stay), *come.values()]
             if not self.is_blocked(now_s):
                 return
+
+    def _never_counts(self, one: Member) -> bool:
+        """The one that leads does, whatever it is: an operator had it lead."""
+        return one.name in self.asynchronous and one.copy_id != self._me.copy_id
 
     def is_blocked(self, now_s: float) -> bool:
         """What is synced here waits for members that are silent."""
@@ -215,7 +255,9 @@ class Confirmation:
         back."""
         found: dict[str, Member] = {}
         in_order = sorted(self._peers.items(), key=lambda item: item[1].joined_s)
-        last = {peer.name: copy_id for copy_id, peer in in_order}
+        last = {
+            peer.name: copy_id for copy_id, peer in in_order if peer.name not in self.asynchronous
+        }
         for name, copy_id in last.items():
             peer = self._peers[copy_id]
             member = Member(name, copy_id, peer.start)
@@ -313,8 +355,10 @@ class Confirmation:
         self._wished = (*(one for one in self._removed if one != name), name)
         return ""
 
-    def add(self, name: str) -> None:
-        """Have a replica that was removed count again, when it has the whole log."""
+    def add(self, name: str, *, is_async: bool = False) -> None:
+        """Have a replica that was removed count again, when it has the whole log; is_async: or get
+        the log and never count, also when it did."""
+        self.asynchronous = self.asynchronous - {name} | ({name} if is_async else frozenset())
         if name in self._removed:
             self._wished = tuple(one for one in self._removed if one != name)
 
@@ -325,8 +369,8 @@ class Confirmation:
 
     def lacks(self, name: str, now_s: float) -> str:
         """Why a replica could not lead at once with everything; "" when it could."""
-        if name in self._removed:
-            return f"it was removed, and counts again after `hms replica add {name}`"
+        if why := self._left_out(name):
+            return why
         here = {copy_id: one for copy_id, one in self._peers.items() if one.name == name}
         if not here:
             return f"it has not come since {self._me.name} leads: boot it"
@@ -340,6 +384,12 @@ class Confirmation:
         if self.asked is not None and name not in (one.name for one in self.asked.members):
             return "it was silent, and the others go on without it: wait until it is IN_SYNC"
         return ""
+
+    def _left_out(self, name: str) -> str:
+        """Why it does not count, as an operator wants it; "" when it is to."""
+        if name in self._removed:
+            return f"it was removed, and counts again after `hms replica add {name}`"
+        return f'it is ASYNC: mode = "SYNC" {CURE}' if name in self.asynchronous else ""
 
     def hand_over(self, name: str, now_s: float) -> str:
         """Keep a replica a member from here on, as it is to lead; why not, "" when it is so."""
@@ -369,6 +419,7 @@ class Confirmation:
                 {
                     "replica": peer.name,
                     "copy": copy_id,
+                    "mode": self._mode_of(peer.name),
                     "is_member": copy_id in ids,
                     "is_in_sync": is_whole,
                     "is_heard": is_here,
@@ -376,7 +427,25 @@ class Confirmation:
                     "lag_s": self._lag_s(peer, now_s),
                 }
             )
+        came = {self._me.name, *(peer.name for peer in self._peers.values())}
+        rows += [self._absent(name, now_s) for name in sorted(self.asynchronous - came)]
         return rows
+
+    def _absent(self, name: str, now_s: float) -> dict[str, object]:
+        """An asynchronous copy that has not come since this one leads; of one that counts its
+        membership tells."""
+        told = {"replica": name, "copy": "", "mode": self._mode_of(name), "is_member": False}
+        state = "REMOVED" if name in self._removed else "AWAY"
+        lag_s = round(now_s - self._begun_s, 1)
+        return {**told, "is_in_sync": False, "is_heard": False, "state": state, "lag_s": lag_s}
+
+    def _mode_of(self, name: str) -> str:
+        return "ASYNC" if name in self.asynchronous else "SYNC"
+
+    def lag_bytes(self, copy_id: str) -> int:
+        """At most how much a copy lacks of what was written in this term."""
+        peer = self._peers.get(copy_id)
+        return self.written_bytes - (0 if peer is None else peer.even_bytes)
 
     def _state_of(self, peer: _Peer, *, is_here: bool) -> str:
         if peer.name in self._removed:
@@ -389,7 +458,9 @@ class Confirmation:
         """For how long it has not had all that was written."""
         if peer.acked == self.written and peer.is_whole:
             return 0.0
-        return round(now_s - max(peer.even_s, peer.joined_s, self._begun_s), 1)
+        is_known = peer.even_s > float("-inf")
+        since_s = peer.even_s if is_known else max(peer.joined_s, self._begun_s)
+        return round(now_s - since_s, 1)
 
 
 def _copies(count: int) -> str:

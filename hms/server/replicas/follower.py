@@ -192,6 +192,8 @@ class Follower:
         self._damaged: dict[int, int] = {}
         """Where segments are damaged, as the primary was told."""
         self.refused = 0
+        self._has_all_ms: int | None = None
+        """By the node's clock: what was written until then is here."""
         self.told: tuple[int, float] | None = None
         """What the node's clock said last, and when that was heard."""
 
@@ -239,13 +241,15 @@ class Follower:
 
     def describe(self) -> dict[str, Any]:
         """What this copy knows of itself, from memory. heard_s: when its primary said something
-        last, by the clock of now_s(); is_in_sync: it had all when it was told so last."""
+        last, by the clock of now_s(); is_in_sync: it had all when it was told so last; has_all_ms:
+        by the node's clock, until when it has what was written."""
         heard_s = self._heard_s if self._heard_s > float("-inf") else None
         segment, offset = self._confirmed.place
         return {
             "epoch": self._leadership.promised,
             "is_in_sync": self._is_whole and not self._is_lost and not self._leadership.is_left,
             "heard_s": heard_s,
+            "has_all_ms": self._has_all_ms,
             "confirmed_segment": segment,
             "confirmed_offset": offset,
             "applied_lsn": self._applied_lsn,
@@ -501,6 +505,7 @@ class Follower:
                 self.copy.sync()
                 self.copy.is_whole()
                 self._is_whole = True
+                self._has_all_ms = self._has_all_ms if self.told is None else self.told[0]
                 self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
             case _:
                 self._read_by_others(said)
@@ -512,6 +517,7 @@ class Follower:
         match said:
             case Time():
                 self.told = said.at_ms, self._heard_s
+                self._has_all_ms = said.at_ms if self._is_whole else self._has_all_ms
             case Mark():
                 self._marks.take(said.mark)
             case AskApplied():

@@ -11,6 +11,9 @@ first frame of it, and takes none of a lower one from then on.
 
 With A copies needed of N, T = N - A + 1 promises are (promises). The owner of a group of two has
 its own: the candidate was a member, so it has all that was ever confirmed.
+
+An asynchronous copy is no member, so it follows for good. One that is a member still, or led as an
+operator wanted, campaigns where nobody else counts, where it led last, or where others give way.
 """
 
 from enum import StrEnum
@@ -55,10 +58,14 @@ class Leadership:
         log: str,
         lease_s: float,
         checks_s: float = 0.0,
+        *,
+        is_async: bool = False,
     ) -> None:
-        """checks_s: how long the primary is looked for behind a lease, before a campaign."""
+        """checks_s: how long the primary is looked for behind a lease, before a campaign; is_async:
+        it does not take over by itself."""
         self.me, self.copy_id, self.start, self.log = me, copy_id, start, log
         self.lease_s, self._checks_s = lease_s, checks_s
+        self._is_async = is_async
         self.role = Role.FOLLOWING
         self.promised = promised
         """No frame of a lower epoch is accepted; durable before anything is answered."""
@@ -151,6 +158,8 @@ class Leadership:
             return Follow(preferred, f"{preferred} (which is to take over)")
         if not preferred and now_s < self._waits_until_s:
             return Follow(now.primary, "other copies (which may take over first)")
+        if self._is_async and others and self.me not in (preferred, now.primary):
+            return Follow(now.primary, "another copy (this one is ASYNC and does not take over)")
         self.handed_by = now.primary if preferred else ""
         is_free = preferred or now.primary == self.me or not others or self._is_given_up(now_s)
         return Campaign(now.version) if is_free else Follow(now.primary, f"{now.primary} (silent)")

@@ -43,11 +43,13 @@ VIEW_BYTES: Final = 64 << 10
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A replica as hms.conf has it. public_key: of its link, "" without keys."""
+    """A replica as hms.conf has it. public_key: of its link, "" without keys; is_async: it gets the
+    log, and never counts."""
 
     name: str
     address: str
     public_key: str = ""
+    is_async: bool = False
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -61,6 +63,11 @@ class Group(msgspec.Struct, frozen=True):
     limits: Limits
     keys: KeyPair | None = None
     window_bytes: int = 64 << 20
+
+    @property
+    def asynchronous(self) -> frozenset[str]:
+        """Names of those that never count."""
+        return frozenset(one.name for one in self.peers.values() if one.is_async)
 
 
 def now_s() -> float:

@@ -130,6 +130,8 @@ LOOKS_PER_LEASE: Final = 10
 JOIN_S: Final = 10.0
 PLACE_S: Final = 0.1
 """How often readers of the copies are told up to where they may read."""
+FAR_S: Final = 5.0
+"""An asynchronous copy that lacks what was written so long ago is told of by an alert."""
 BLOCKED_AFTER_S: Final = 1.0
 """A confirmation that waits for so long behind replica_timeout_s is an alert."""
 
@@ -226,7 +228,9 @@ class Primary:
         self._leadership = leadership
         me = Member(group.me, leadership.copy_id, leadership.start)
         limits = group.limits
-        self._confirmation = Confirmation(granted, me, limits, silent_since_s, clock_s())
+        self._confirmation = Confirmation(
+            granted, me, limits, silent_since_s, clock_s(), group.asynchronous
+        )
         self.on_fenced: Callable[[BaseException], None] = lambda _fault: None
         self.on_stopped: Callable[[], None] = lambda: None
         self.on_blocked: Callable[[str], None] = lambda _what: None
@@ -312,6 +316,7 @@ class Primary:
             self._ends[number] = max(self._ends.get(number, 0), offset + len(data))
             if not self._current:
                 return
+            self._confirmation.written_bytes += len(data)
             for at in range(0, len(data), BYTES_MAX):
                 part = data[at : at + BYTES_MAX]
                 said = Write(self._next_mark(), number, offset + at, crc32(part))
@@ -425,20 +430,31 @@ class Primary:
         return "arbiter" if self._renewed_s >= self._confirmation.proof_s(at_s) else "members"
 
     def _rows(self) -> list[dict[str, object]]:
-        """Each copy that came since this one leads; of its link only while it is connected."""
+        """Each copy that came since this one leads, and the asynchronous ones; of its link only
+        while it is connected."""
         rows = self._confirmation.describe(self._clock_s())
         links = {one.member.copy_id: one for one in list(self._links.values())}
-        return [{**row, **self._row(links.get(str(row["copy"])))} for row in rows]
+        return [{**row, **self._row(str(row["copy"]), links.get(str(row["copy"])))} for row in rows]
 
-    def _row(self, link: _Link | None) -> dict[str, object]:
+    def _row(self, copy_id: str, link: _Link | None) -> dict[str, object]:
+        lag = self._confirmation.lag_bytes(copy_id) if link is None else link.lag_bytes
         return {
-            "lag_bytes": 0 if link is None else link.lag_bytes,
+            "lag_bytes": lag if link is None else lag + self._left_to_get(link),
             "files_behind": 0 if link is None else len(link.files) + len(link.sent_files),
             "sync_ms": None if link is None else link.sync_times.describe(),
             "applied_lsn": None if link is None else link.applied_lsn,
             "to_apply_bytes": None if link is None else self._left_to_apply(link),
             "formats": [] if link is None else sorted(link.formats),
         }
+
+    def _left_to_get(self, link: _Link) -> int:
+        """At most how much of the log a copy gets before what is written now."""
+        left, at = 0, link.at  # of the first one
+        for number in list(link.todo):
+            size = self._ends.get(number, self._headers.get(number, (b"", 0))[1])
+            left += max(0, size - (link.ends.get(number, 0) if at is None else at))
+            at = None
+        return left
 
     def troubles(self) -> dict[str, str]:
         """What an operator is to be told, by the name of the alert; "" where it is as it should."""
@@ -450,12 +466,16 @@ class Primary:
             survives = self._confirmation.failures_survived(at_s)
             heard = self._heard_links(at_s)  # one whose disk was emptied comes as another copy
             older = sorted(o.member.name for o in heard if not o.can_read(self._format))
-        count = f"{have} of {len(self._group.peers)} copies have everything: {names}"
-        behind = [str(row["replica"]) for row in rows if row["state"] == "CATCHING_UP"]
+        never = self._confirmation.asynchronous
+        counting = len({*self._group.peers} - never | {self._group.me})
+        count = f"{have} of {counting} copies have everything: {names}"
+        behind = [o for o in rows if o["state"] == "CATCHING_UP" and o["mode"] == "SYNC"]
+        far = [o for o in rows if o["mode"] == "ASYNC" and _is_far(o)]
         epoch = f"{self._group.me} leads in epoch {now.epoch}"
+        is_safe = survives or counting == 1  # with one that counts it is as an operator wants it
         return {
-            "replica_unprotected": "" if survives else f"{epoch}, and no copy may be lost: {count}",
-            "replica_behind": self._why_behind(behind, older),
+            "replica_unprotected": "" if is_safe else f"{epoch}, and no copy may be lost: {count}",
+            "replica_behind": self._why_behind(behind, far, older),
             "replica_blocked": f"nothing is confirmed: {needed} copies are needed; {count}"
             if is_blocked
             else "",
@@ -466,9 +486,15 @@ class Primary:
         links = self._links.values()
         return [o for o in links if self._confirmation.is_heard(o.member.copy_id, at_s)]
 
-    def _why_behind(self, behind: list[str], older: list[str]) -> str:
-        lacking = [name for name in behind if name not in older]
+    def _why_behind(
+        self, behind: list[dict[str, object]], far: list[dict[str, object]], older: list[str]
+    ) -> str:
+        lacking = [str(one["replica"]) for one in behind if one["replica"] not in older]
         told = [f"{', '.join(lacking)} lacks a part of the log"] if lacking else []
+        told += [
+            f"{one['replica']}, which is ASYNC, is {one['state']} and {one['lag_s']} s behind"
+            for one in far
+        ]
         if older:
             what = f"cannot read format {self._format} of the log, and does not count"
             told.append(f"{', '.join(older)} {what}: boot the release that it had there")
@@ -503,7 +529,7 @@ class Primary:
         with self._changed:
             self._group = structs.replace(self._group, peers=peers)
             self._socket.let_in(peers.values())
-            self._confirmation.add(name)
+            self._confirmation.add(name, is_async=peers[name].is_async)
             self._changed.notify_all()
 
     @property
@@ -540,8 +566,9 @@ class Primary:
         if self._arbiter_fault:
             detail = f"nobody could be granted the next epoch: {self._arbiter_fault}"
             raise self._refused(to or "another replica", detail)
-        wanted = [to] if to else others
         with self._changed:
+            fits = [one for one in others if one not in self._confirmation.asynchronous]
+            wanted = [to] if to else fits or others
             at_s = self._clock_s()
             lacks = {name: self._confirmation.lacks(name, at_s) for name in wanted}
             lags = {
@@ -1337,3 +1364,9 @@ class Primary:
         me = self._leadership
         envelope = Envelope(FORMAT, me.log, self.epoch, me.me, me.start, said)
         self._socket.send(route, encode(envelope), data)
+
+
+def _is_far(row: Mapping[str, object]) -> bool:
+    """Of an asynchronous copy: what it lacks is more than what is on its way."""
+    is_away = row["state"] in ("AWAY", "CATCHING_UP")
+    return is_away or (row["state"] == "IN_SYNC" and float(str(row["lag_s"])) >= FAR_S)

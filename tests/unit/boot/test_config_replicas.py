@@ -58,6 +58,22 @@ def test_two_replicas_and_an_arbiter_are_a_node(tmp_path):
     assert effective(config)["arbiter"]["lease_s"] == 5
 
 
+@pytest.mark.parametrize(("third", "least"), [("", 1), ('mode = "SYNC"', 2), ('mode = "ASYNC"', 1)])
+def test_an_asynchronous_replica_is_none_of_those_that_confirm(tmp_path, third, least):
+    """copies_min is of those that count; one that counts is enough."""
+    path = tmp_path / "hms.conf"
+    more = f'[replica.c]\naddress = "tcp://127.0.0.1:7712"\n{third}' if third else ""
+    path.write_text(text(b=more))
+    config = load(path)
+    assert config.copies_min_of(config.node()) == least
+    path.write_text(text(b='mode = "ASYNC"'))
+
+    config = load(path)
+
+    assert config.copies_min_of(config.node()) == 1
+    assert group_of(config, config.node()).asynchronous == {"b"}
+
+
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
@@ -70,7 +86,13 @@ def test_two_replicas_and_an_arbiter_are_a_node(tmp_path):
         ({"a": 'engine_roll = "FIRST"'}, "engine_roll: must be"),
         ({"a": 'engine_roll = "ACTIVE"', "b": 'engine_roll = "ACTIVE"'}, "ACTIVE already"),
         ({"node": 'failback = "AUTO"'}, 'add engine_roll = "ACTIVE" to one'),
-        ({"b": 'mode = "ASYNC"'}, "mode: every replica is synchronous"),
+        ({"b": 'mode = "LATE"'}, "mode: must be"),
+        ({"b": 'mode = "ASYNC"\nengine_roll = "ACTIVE"'}, 'engine_roll = "ACTIVE" for a SYNC one'),
+        ({"a": 'mode = "ASYNC"', "b": 'mode = "ASYNC"'}, "every replica of N is ASYNC"),
+        (
+            {"node": "copies_min = 2", "b": 'mode = "ASYNC"'},
+            "copies_min is above the number of its replicas that are SYNC, 1",
+        ),
         ({"b": 'NODENAME = "M"'}, "NODENAME: there is no node 'M'"),
         ({"a": 'public_key = "x"'}, "public_key: must be 40 characters"),
         (
