@@ -131,7 +131,7 @@ JOIN_S: Final = 10.0
 PLACE_S: Final = 0.1
 """How often readers of the copies are told up to where they may read."""
 FAR_S: Final = 5.0
-"""An asynchronous copy that lacks what was written so long ago is told of by an alert."""
+"""An asynchronous copy that lacks what was written so long ago raises an alert."""
 BLOCKED_AFTER_S: Final = 1.0
 """A confirmation that waits for so long behind replica_timeout_s is an alert."""
 

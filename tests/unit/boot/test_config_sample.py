@@ -64,7 +64,7 @@ def test_the_sample_of_a_node_with_replicas_is_good_too(tmp_path):
 
 REPLICATED = (
     r'replica = |\[replica\.a\]|(address|listen) = \[?"tcp://10|key_file = "keys/rep|public_key'
-    r"|scrub_s|engine_roll|standby = "
+    r"|scrub_s|mode = |engine_roll|standby = "
 )
 ALONE = r"database = |HMSPORT|link_|config_master|GLOBAL|GQ"
 
