@@ -51,6 +51,19 @@ def test_nothing_confirmed_is_lost_and_no_copy_breaks_an_invariant():
     assert outcomes.keys() >= {"Lead", "GiveWay", "GaveUp"}
 
 
+@pytest.mark.timeout(1800)
+def test_an_asynchronous_copy_counts_never_and_loses_nothing():
+    """With one to three that count; an operator makes one of them asynchronous, and back."""
+    changes = modes = 0
+    for seed in range(FIRST, FIRST + WORLDS + 3):
+        world = World(seed, copies=(2, 3, 1)[seed % 3], far=1 + seed % 2)
+        assert world.run(3000) == [], f"seed {seed}"
+        changes, modes = changes + world.role_changes, modes + world.changes_of_mode
+
+    assert changes >= 5 * WORLDS
+    assert modes > WORLDS
+
+
 @pytest.mark.timeout(600)
 def test_a_group_goes_on_when_two_of_its_machines_have_new_disks():
     """Also where every copy confirms: no change of one member alone has enough whole copies. The

@@ -2,7 +2,12 @@
 
 import pytest
 
-from tests.sim.replicas.planted import PLANTS, PLANTS_OF_FIVE, PLANTS_OF_THREE
+from tests.sim.replicas.planted import (
+    PLANTS,
+    PLANTS_OF_FIVE,
+    PLANTS_OF_THREE,
+    PLANTS_WITH_ONE_FAR,
+)
 from tests.sim.replicas.world import World
 
 RUNS_MAX = 100
@@ -42,3 +47,12 @@ def test_a_planted_fault_of_the_copies_is_found(plant, copies, monkeypatch):
 
     seeds = (LIKELY.get((plant.__name__, copies), 1), *range(1, RUNS_MAX))
     assert any(World(seed, copies).run(4000) for seed in seeds)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", PLANTS_WITH_ONE_FAR)
+def test_an_asynchronous_copy_that_counts_is_found(plant, monkeypatch):
+    """It may not be taken in, be counted unless it is, nor take over."""
+    plant(monkeypatch)
+
+    assert any(World(seed, far=1).run(4000) for seed in range(1, RUNS_MAX))

@@ -65,7 +65,7 @@ class Leadership:
         it does not take over by itself."""
         self.me, self.copy_id, self.start, self.log = me, copy_id, start, log
         self.lease_s, self._checks_s = lease_s, checks_s
-        self._is_async = is_async
+        self.is_async = is_async
         self.role = Role.FOLLOWING
         self.promised = promised
         """No frame of a lower epoch is accepted; durable before anything is answered."""
@@ -158,7 +158,7 @@ class Leadership:
             return Follow(preferred, f"{preferred} (which is to take over)")
         if not preferred and now_s < self._waits_until_s:
             return Follow(now.primary, "other copies (which may take over first)")
-        if self._is_async and others and self.me not in (preferred, now.primary):
+        if self.is_async and others and self.me not in (preferred, now.primary):
             return Follow(now.primary, "another copy (this one is ASYNC and does not take over)")
         self.handed_by = now.primary if preferred else ""
         is_free = preferred or now.primary == self.me or not others or self._is_given_up(now_s)

@@ -12,6 +12,7 @@ from hms.server.replicas.confirmation import Confirmation, _Peer
 from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.frames import Fence
 from hms.server.replicas.leadership import Campaign, Leadership
+from hms.server.replicas.link import Group
 from hms.server.replicas.log_copy import LogCopy
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import GiveWay, Lead, Promises
@@ -261,6 +262,21 @@ def time_goes_back(patch):
     patch.setattr(EvenClock, "begin_at", lambda *_: None)
 
 
+def asynchronous_taken_in(patch):
+    """A copy that has everything counts, whatever hms.conf says of it."""
+    patch.setattr(Group, "asynchronous", frozenset())
+
+
+def asynchronous_confirms(patch):
+    """What any copy has counts, whether it is a member or not."""
+
+    def reached(self, rule):
+        marks = [self.own, *(one.acked for one in self._peers.values() if one.is_whole)]
+        return sorted(marks, reverse=True)[rule.copies - 1] if len(marks) >= rule.copies else 0
+
+    patch.setattr(Confirmation, "_reached", reached)
+
+
 PLANTS = [
     tail_cut_for_good,
     confirmed_by_one_fewer,
@@ -295,3 +311,6 @@ PLANTS_OF_THREE = [
 
 PLANTS_OF_FIVE = [copy_counted_twice, shrunk_to_copies_that_lack_older_epochs]
 """A take-over takes three of five."""
+
+PLANTS_WITH_ONE_FAR = [asynchronous_taken_in, asynchronous_confirms, stranger_campaigns]
+"""Of two copies that count and an asynchronous one."""

@@ -4,6 +4,7 @@ import hashlib
 import random
 import re
 from collections import Counter, deque
+from contextlib import suppress
 from itertools import combinations, count
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import msgspec
 from hms.boot.clock import EvenClock
 from hms.errors.catalogue import (
     ArbiterUnavailable,
+    ReplicaChangeRefused,
     ReplicaUnknown,
     ReplicaWentBack,
     StoreCorrupt,
@@ -230,7 +232,8 @@ class Process:
         self.arbiter = MemoryArbiter(world.engine, name)
         state = state_of(disk, FOLDER, name, LOG, world.make_id)
         self.start = state.starts + 1
-        self.leadership = Leadership(name, state.copy_id, self.start, state.promised, LOG, LEASE_S)
+        about = name, state.copy_id, self.start, state.promised, LOG, LEASE_S
+        self.leadership = Leadership(*about, is_async=name in world.asynchronous)
         self.primary = self.log = self.candidate = None
         self.applies = Applying()
         self.clock = EvenClock(lambda: world.wall_ns(name), lambda: int(world.clock_s(name) * 1e9))
@@ -347,10 +350,13 @@ class Process:
 class World:
     """Everything from one seed. faults: what went against an invariant."""
 
-    def __init__(self, seed, copies=2, *, confirm=""):
-        """confirm: ALL, or as the seed says."""
+    def __init__(self, seed, copies=2, *, confirm="", far=0):
+        """confirm: ALL, or as the seed says; far: so many further copies are asynchronous; with an
+        odd seed an operator changes at times which ones."""
         self.rng = random.Random(seed)
-        self.names = "abcdefg"[:copies]
+        self.names = "abcdefg"[: copies + far]
+        self.asynchronous = frozenset(self.names[copies:])
+        self.always_far, self.changes_of_mode = self.asynchronous, 0
         is_all = (copies > 2 and self.rng.random() < 0.2) or confirm == "ALL"
         copies_min = self.rng.choice((1, 2)) if copies > 2 else 1
         self.limits = Limits(copies_min, 2.0, 20.0, is_all=is_all)
@@ -409,6 +415,8 @@ class World:
             (0.0005, self._lose_disk),
             (0.002, self._damage),
         )
+        if far and seed % 2:
+            self._acts += ((0.003, self._change_mode),)
 
     def _disk(self):
         disk = Disk(self.rng)
@@ -436,7 +444,8 @@ class World:
         return f"{self.rng.getrandbits(128):032x}"
 
     def group(self, me):
-        peers = {name: Peer(name, f"tcp://{name}") for name in self.names}
+        far = self.asynchronous
+        peers = {n: Peer(n, f"tcp://{n}", is_async=n in far) for n in self.names}
         return Group("n", me, peers, LEASE_S, self.limits)
 
     # the invariants
@@ -450,6 +459,8 @@ class World:
         if epoch in self.terms or epoch <= max(self.terms, default=0):
             self.fault(f"H1: epoch {epoch} was granted to {self.terms.get(epoch)} and to {name}")
         self.terms[epoch] = name, start
+        if name in self.always_far:
+            self.fault(f"ASYNC: {name} leads")
         now = self.configuration()
         if now.copies != copies_needed(len(now.members), is_all=self.limits.is_all):
             self.fault(f"A: {now.copies} of {len(now.members)} copies confirm")
@@ -627,6 +638,8 @@ class World:
         now = self.configuration()
         members = now.members
         if now.version != self._version:
+            if far := self.always_far & {member.name for member in members}:
+                self.fault(f"ASYNC: {', '.join(far)} counts")
             if len(members) < min(self.limits.copies_min, self._members):
                 text = f"{len(members)} of {self._members} members are left"
                 self.fault(f"N: {text}, copies_min is {self.limits.copies_min}")
@@ -752,6 +765,25 @@ class World:
                 act(name)
                 return
 
+    def _change_mode(self, name):
+        """In hms.conf of each machine; one that leads has it at once, as `hms replica add` says,
+        the others when they begin anew."""
+        far = self.asynchronous ^ {name}
+        if len(far) > len(self.names) - self.limits.copies_min or self.lost:
+            return
+        self.asynchronous, self.changes_of_mode = far, self.changes_of_mode + 1
+        self.always_far -= {name}
+        self._tell_modes()
+
+    def _tell_modes(self):
+        for process in self.processes.values():
+            if process.log is None:
+                continue
+            known, peers = process.primary._confirmation.asynchronous, self.group("").peers
+            for name in (known ^ self.asynchronous) - {process.name}:
+                with suppress(ReplicaChangeRefused):  # the arbiter is away: said again later
+                    process.primary.add(name, peers)
+
     def _partition(self, name):
         """Everybody from everybody, one from the rest, or one line of two."""
         pairs = [frozenset(pair) for pair in combinations(self.names, 2)]
@@ -855,8 +887,11 @@ class World:
         }  # one that was repaired, and has not seen that yet, leads nobody
         count = len(ids) + (not is_member)
         needed = count - copies_needed(count, is_all=self.limits.is_all) + 1
+        left = healthy - gone - mine
+        if self.asynchronous and {ids[copy_id] for copy_id in left} <= self.asynchronous:
+            return False  # an operator would have to promote one of them
         fits = len(gone | (mine & ids.keys())) < max(now.copies, 2 - is_member)
-        return fits and len(healthy - gone - mine) >= max(needed, promises_needed(now))
+        return fits and len(left) >= max(needed, promises_needed(now))
 
     def _is_copy(self, name, copy_id):
         state = self._state(name)
@@ -963,7 +998,12 @@ class World:
         self.engine.unreachable.clear()
         self.engine.mute.clear()
         self.paused.clear()
+        for name, process in list(self.processes.items()):
+            is_async = name in self.asynchronous
+            if process.primary is None and process.leadership.is_async != is_async:
+                self.kill(name, is_power=False)  # booted with what hms.conf says by now
         for _ in range(HEAL_STEPS):
+            self._tell_modes()
             self.step()
             if self.faults:
                 return
@@ -974,10 +1014,20 @@ class World:
         self.fault(f"stuck: {self.configuration()}")
 
     def is_whole(self):
-        if len(self.configuration().members) < len(self.names):
-            return False
+        """All that are to count do, and nobody else; each copy has all."""
         leaders = [one for one in self.processes.values() if one.log is not None]
-        return any(one.log.batch is None for one in leaders)
+        counting = {*self.names} - self.asynchronous
+        members = {one.name for one in self.configuration().members}
+        if not (counting <= members and members - counting <= {one.name for one in leaders}):
+            return False
+        return any(
+            one.log.batch is None and self.asynchronous - members <= self._whole_at(one.primary)
+            for one in leaders
+        )
+
+    def _whole_at(self, primary):
+        rows = primary._confirmation.describe(self.clock_s(primary._group.me))
+        return {row["replica"] for row in rows if row["is_in_sync"]}
 
     def digest(self):
         """What all disks hold."""
