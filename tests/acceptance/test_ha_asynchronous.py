@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from contextlib import contextmanager
 from itertools import count
 
@@ -14,6 +15,7 @@ import pytest
 import hms
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
+from hms.testing.toml_text import to_toml
 from tests.acceptance.ha_rig import (
     QUEUES,
     WAIT_S,
@@ -24,6 +26,7 @@ from tests.acceptance.ha_rig import (
     hms_command,
     type_switchover,
 )
+from tests.acceptance.pair_rig import readable
 from tests.support.etcd import Etcd
 from tests.support.waiting import wait_until
 
@@ -145,3 +148,46 @@ def test_a_copy_far_away_is_waited_for_by_nobody_and_leads_when_an_operator_says
         found = bodies(a)
         assert found[:1] + found[-1:] == [b"at all three", b"goes on"]
         assert len(found) == 2 + SENT - fault.count
+
+
+def write_mode(nodes, name, mode):
+    """In hms.conf of each machine."""
+    for one in nodes:
+        config = tomllib.loads(one.config_file.read_text())
+        config["replica"][name]["mode"] = mode
+        one.config_file.write_text(to_toml(config))
+
+
+@pytest.mark.timeout(300)
+def test_one_machine_works_alone_with_a_copy_elsewhere_which_may_come_to_count(tmp_path, etcd):
+    """The copy is read like any standby; the mode in hms.conf holds from `hms replica add` on, or
+    from the next boot of the machine that leads."""
+    with machines(tmp_path, etcd.url, a="SYNC", c="ASYNC") as nodes:
+        a, c = nodes
+        a.boot()
+        with connect(*nodes) as connection:
+            producer = connection.session().producer("orders")
+            producer.send(b"alone")
+            assert said_by(a)["rows"]["c"]["state"] == "AWAY"
+            c.boot()
+            producer.send(b"with a copy")
+        wait_until(lambda: readable(c)[-1:] == [b"with a copy"], WAIT_S)
+        row = row_when(nodes, "c", lambda row: row["state"] == "IN_SYNC")
+        assert (row["mode"], said_by(a)["members"], said_by(a)["copies"]) == ("ASYNC", ["a"], 1)
+
+        write_mode(nodes, "c", "SYNC")
+        code, said = hms_command(a, "replica", "add", "c")
+        assert (code, "that count: a, c" in said) == (0, True), said
+        assert said_by(a)["copies"] == 2
+        write_mode(nodes, "c", "ASYNC")
+        c.kill()
+        c.boot()  # it counts, and is not to take over: the machine that leads says when it may
+        a.kill()
+        a.boot()
+        wait_until(lambda: said_by(*nodes)["members"] == ["a"], WAIT_S)
+        code, said = hms_command(a, "replica", "add", "c")
+        assert (code, "that count: a\n" in said) == (0, True), said
+        row = said_by(*nodes)["rows"]["c"]
+        assert (row["mode"], row["state"], row["lag_bytes"]) == ("ASYNC", "IN_SYNC", 0)
+        assert said_by(*nodes)["epoch"] == 2  # c, which counted, let a lead again
+        assert bodies(*nodes) == [b"alone", b"with a copy"]
