@@ -171,8 +171,8 @@ def test_one_machine_works_alone_with_a_copy_elsewhere_which_may_come_to_count(t
             assert said_by(a)["rows"]["c"]["state"] == "AWAY"
             c.boot()
             producer.send(b"with a copy")
-        wait_until(lambda: readable(c)[-1:] == [b"with a copy"], WAIT_S)
         row = row_when(nodes, "c", lambda row: row["state"] == "IN_SYNC")
+        wait_until(lambda: readable(c)[-1:] == [b"with a copy"], WAIT_S)
         assert (row["mode"], said_by(a)["members"], said_by(a)["copies"]) == ("ASYNC", ["a"], 1)
 
         write_mode(nodes, "c", "SYNC")
