@@ -33,9 +33,12 @@ def init(target: Target) -> None:
     """
     from hms.boot.replicating import begin_replicas  # noqa: PLC0415 - not for --help
     from hms.boot.supervise import find  # noqa: PLC0415
-    from hms.errors.catalogue import NodeRunning  # noqa: PLC0415
+    from hms.errors.catalogue import NodeRunning, NotSupported  # noqa: PLC0415
 
     config, node = _node(target)
+    if config.replicas[node.replica or ""].mode == "ASYNC":
+        feature = f"hms replica init at {node.replica}, which is ASYNC and would lead,"
+        raise NotSupported(feature=feature, instead="Run it on the machine of a SYNC replica.")
     if (process := find(node)) is not None:
         raise NodeRunning(node=node.name, pid=process.pid)
     first = begin_replicas(config, node)

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -142,6 +143,7 @@ def test_a_copy_far_away_is_waited_for_by_nobody_and_leads_when_an_operator_says
 
         a.boot()
         wait_until(lambda: said_by(*nodes)["members"] == ["c", "a"], WAIT_S)
+        assert list(Path(a.store).glob("*.aside"))  # what it had confirmed alone with b
         wait_until(lambda: type_switchover(c, "--to", "a")[0] == 0, WAIT_S)
         wait_until(lambda: said_by(*nodes)["members"] == ["a"], WAIT_S)
         row_when(nodes, "c", lambda row: row["state"] == "IN_SYNC")
@@ -164,6 +166,8 @@ def test_one_machine_works_alone_with_a_copy_elsewhere_which_may_come_to_count(t
     from the next boot of the machine that leads."""
     with machines(tmp_path, etcd.url, a="SYNC", c="ASYNC") as nodes:
         a, c = nodes
+        code, said = hms_command(c, "replica", "init")
+        assert (code, "which is ASYNC" in said) == (1, True), said
         a.boot()
         with connect(*nodes) as connection:
             producer = connection.session().producer("orders")

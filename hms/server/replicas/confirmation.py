@@ -241,8 +241,10 @@ class Confirmation:
                 return
 
     def _never_counts(self, one: Member) -> bool:
-        """The one that leads does, whatever it is: an operator had it lead."""
-        return one.name in self.asynchronous and one.copy_id != self._me.copy_id
+        """The one that leads does, whatever it is: an operator had it lead; and the one that is to
+        lead in a moment."""
+        is_led = one.copy_id == self._me.copy_id or one.name == self.successor
+        return one.name in self.asynchronous and not is_led
 
     def is_blocked(self, now_s: float) -> bool:
         """What is synced here waits for members that are silent."""

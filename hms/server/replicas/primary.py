@@ -470,7 +470,8 @@ class Primary:
         counting = len({*self._group.peers} - never | {self._group.me})
         count = f"{have} of {counting} copies have everything: {names}"
         behind = [o for o in rows if o["state"] == "CATCHING_UP" and o["mode"] == "SYNC"]
-        far = [o for o in rows if o["mode"] == "ASYNC" and _is_far(o)]
+        newest = {o["replica"]: o for o in sorted(rows, key=lambda o: bool(o["is_heard"]))}
+        far = [o for o in newest.values() if o["mode"] == "ASYNC" and _is_far(o)]
         epoch = f"{self._group.me} leads in epoch {now.epoch}"
         is_safe = survives or counting == 1  # with one that counts it is as an operator wants it
         return {

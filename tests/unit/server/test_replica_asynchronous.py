@@ -220,6 +220,33 @@ def test_one_far_away_that_stands_still_raises_an_alert_and_nothing_else(world):
     assert (row["lag_bytes"], row["lag_s"]) == (0, 0)
 
 
+def test_a_new_disk_of_one_far_away_ends_the_alert_of_the_old_one(world):
+    """The old copy is away for good."""
+    primary = led_in(world).primary
+    world.kill("c", is_power=True)
+    world.replace_disk("c")
+    for _ in range(500):
+        world.step()
+
+    copies = [row for row in primary.describe()["replicas"] if row["replica"] == "c"]
+    assert [row["state"] for row in copies] == ["AWAY", "IN_SYNC"]
+    assert primary.troubles()["replica_behind"] == ""
+    assert world.faults == []
+
+
+def test_one_that_is_to_lead_in_a_moment_stays_a_member():
+    """Its mode was changed while the primary hands over."""
+    made = leads(A, B, C, copies=2, far="")
+    made.synced(1)
+    made.acked(B.copy_id, 1)
+    made.acked(C.copy_id, 1)
+    assert made.hand_over("c", 101) == ""
+
+    made.add("c", is_async=True)
+
+    assert settle(made, 101) == []
+
+
 def test_one_that_never_came_is_told_of(world):
     """Its row stands there, and the alert."""
     led = led_in(world)
