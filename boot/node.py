@@ -231,6 +231,7 @@ class NodeProcess:
             compose.clock_ms,
             compose.clock_ms.machine_ms,
             self._parts(),
+            self._taken.clocks,
         )
 
     def run(self, ready_fd: int | None) -> int:

@@ -193,6 +193,7 @@ def lead(
                 learn=learn,
                 applies=NOTHING_APPLIED if hot is None else hot,
                 tells=tells,
+                machine_ms=compose.clock_ms.machine_ms,
             )
             about_us = node, arbiter, leadership, follower
             led = _won(group, learn, *about_us, stands_by, looks)
@@ -236,6 +237,7 @@ def _opened(
         clock_ms=compose.clock_ms,
         came=came,
         took=won.took,
+        machine_ms=compose.clock_ms.machine_ms,
     )
     try:
         primary.hold()

@@ -63,7 +63,7 @@ class Taken(msgspec.Struct, frozen=True):
     operators said at other machines done by that; applied: what of its log is applied already;
     check_format: raises while
     a copy cannot read a format of the log; leave_door: the node is about to listen where a replica
-    that followed did."""
+    that followed did; clocks: by how much those of other replicas' machines are ahead."""
 
     node: Node
     store: Store
@@ -85,6 +85,7 @@ class Taken(msgspec.Struct, frozen=True):
     applied: Applied | None = None
     check_format: Callable[[int], None] = lambda _format: None
     leave_door: Callable[[], None] = lambda: None
+    clocks: Callable[[], list[dict[str, Any]]] = list
 
     def why(self, fault: BaseException) -> BaseException:
         """The fault of a store, or that another one has it: then nothing else matters."""
@@ -137,7 +138,7 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     more = primary.follow_configurations, add, primary.remove
     about = led.files_disk, led.describe, primary.epoch, *moves, *more
     last = primary.troubles, primary.orders.obey, led.applied, primary.check_format, led.leave_door
-    return Taken(node, led.store, primary, told.has_waited, *about, *last)
+    return Taken(node, led.store, primary, told.has_waited, *about, *last, primary.clocks)
 
 
 def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:

@@ -286,6 +286,7 @@ def _replica_families(said: Mapping[str, Any]) -> Iterator[Family]:
         ("files_behind", "files_behind", "Files of messages that a copy lacks."),
         ("to_apply_bytes", "to_apply_bytes", "At most, what a hot standby has not applied."),
         ("applied_lsn", "applied_lsn", "The last record that a hot standby has applied."),
+        ("clock_ahead_s", "clock_ahead_seconds", "By how much its machine's clock is ahead."),
     ):
         found: list[Sample] = [
             ("", {"replica": one}, float(row[column]))

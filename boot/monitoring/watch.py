@@ -4,8 +4,9 @@ Of the destinations 500 are looked at in a second, under the engine's lock for a
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Any
 
 from hms.boot.descriptors import open_share
 from hms.boot.monitoring.watch_node import NodeWatch
@@ -46,9 +47,11 @@ class Watch:
         clock_ms: Callable[[], int],
         machine_ms: Callable[[], int | None],
         parts: Parts,
+        clocks: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
     ) -> None:
         """free_bytes: what is left of the store's disk, and of how much; clock_ms: for people;
-        machine_ms: of the machine's own clock, None when that cannot be used."""
+        machine_ms: of the machine's own clock, None when that cannot be used; clocks: of the
+        replicas' machines."""
         self._broker, self._store = broker, store
         self._alerts, self._limits = alerts, limits
         self._free_bytes = free_bytes
@@ -60,6 +63,7 @@ class Watch:
             lambda: broker.around.resources,
             clock_ms,
             machine_ms,
+            clocks=clocks,
         )
         self._parts = PartsWatch(alerts, limits, parts, clock_ms)
         self._rest: Iterator[Place] = iter(())

@@ -2,7 +2,7 @@
 
 clock_stepped    the machine's clock moved by itself, also while the node was down if it went back;
                  it holds for ten minutes
-clock_differs    so does another node's, from this one's
+clock_differs    that of another node, or of another replica's machine, is not this one's
 backup_overdue   no backup for too long, counted from the boot when there was none since
 ship_lag         somebody shipped what the log sealed, and has not for too long
 """
@@ -42,11 +42,13 @@ class NodeWatch:
         clock_ms: Callable[[], int],
         machine_ms: Callable[[], int | None],
         monotonic: Callable[[], float] = time.monotonic,
+        clocks: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
     ) -> None:
         self._alerts, self._limits = alerts, limits
         self._backed_up_ms, self._resources = backed_up_ms, resources
         self._shipped_ms, self._seen_ms, self._seen_at_s = shipped_ms, 0, 0.0
         self._clock_ms, self._machine_ms, self._monotonic = clock_ms, machine_ms, monotonic
+        self._clocks, self._links = clocks, list[Mapping[str, Any]]()
         self._began_s = monotonic()
         self._offset_ms: float | None = None
         """The machine's clock less the monotonic one; not known before the first look."""
@@ -63,11 +65,12 @@ class NodeWatch:
         down = sorted(peer.name for peer in peers if not peer.is_up)
         put("peer_down", down, f"{_some(down)} cannot be reached", limits.peer_down_s)
         links = {} if engine.cluster is None else engine.cluster.describe_links()
-        self._look_at_clocks(links.get("links", ()))
+        self._links = list(links.get("links", ()))
 
     def _look_at_clocks(self, links: Iterable[Mapping[str, Any]]) -> None:
-        """At what the other nodes say of theirs. Nothing is decided by it, but what a message says
-        of when it was sent, and a time that an application gives, are by those clocks."""
+        """At what the other nodes, or replicas, say of theirs. Nothing is decided by it, but what a
+        message says of when it was sent, and a time that an application gives, are by those
+        clocks."""
         most_s = self._limits.clock_differs_s
         ahead = {str(one["node"]): one["clock_ahead_s"] or 0.0 for one in links}
         found = [
@@ -85,6 +88,7 @@ class NodeWatch:
         put("resource_down", down, f"{_some(down)} cannot be reached", limits.resource_down_s)
         now_ms, now_s = self._clock_ms(), self._monotonic()
         self._look_at_clock(now_ms, now_s)
+        self._look_at_clocks((*self._links, *self._clocks()))
         since_s = min((now_ms - self._backed_up_ms()) // MILLI, int(now_s - self._began_s))
         is_late = limits.backup_overdue_s and since_s >= limits.backup_overdue_s
         put("backup_overdue", is_late, f"no backup was begun for {since_s} s")

@@ -51,7 +51,8 @@ class Alerts(Entry, frozen=True, kw_only=True):
     clock_step_s: Seconds = 1
     """The clock of the machine moved by itself further than this; it is shown for ten minutes."""
     clock_differs_s: Seconds = 1
-    """The clock of another node of the cluster is further ahead, or behind."""
+    """The clock of another node of the cluster, or of another replica's machine, is further ahead,
+    or behind."""
     backup_overdue_s: Seconds = 93_600
     """No backup was begun for so long, since the boot or the last one. 0: none is expected. With
     `hms backup ship` a few minutes."""

@@ -33,6 +33,7 @@ from hms.server.replicas.frames import (
     Beat,
     BeatAck,
     Bye,
+    Clock,
     ConfirmedUpTo,
     Cut,
     Data,
@@ -137,6 +138,11 @@ class AppliesNothing:
 NOTHING_APPLIED: Final = AppliesNothing()
 
 
+def _no_clock() -> int | None:
+    """The machine's cannot be read."""
+    return None
+
+
 def _tells_nobody(_said: Mapping[str, Any]) -> None:
     """Nobody wants to know."""
 
@@ -161,9 +167,10 @@ class Follower:
         learn: Callable[[], Mapping[str, Peer]] = dict,
         applies: Applies = NOTHING_APPLIED,
         tells: Callable[[Mapping[str, Any]], None] = _tells_nobody,
+        machine_ms: Callable[[], int | None] = _no_clock,
     ) -> None:
         """learn: the replicas as hms.conf has them now; tells: what describe() says, after each
-        turn."""
+        turn; machine_ms: the machine's own clock."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._leadership, self._state = leadership, state
         self._waits, self._pauses = waits, pauses
@@ -178,7 +185,9 @@ class Follower:
         """Frames since it joined last, and how often it did: what a primary has sent before and
         behind that in one turn may be as many."""
         self._is_resumed = self._is_whole = False
-        self._tells = tells
+        self._tells, self._machine_ms = tells, machine_ms
+        self._hears_clock = False
+        """The primary that was joined tells its time, so it knows that there are clocks."""
         self._unanswered = 0
         """So many times it has joined since a primary answered."""
         self._is_lost = False
@@ -421,6 +430,7 @@ class Follower:
         self._joined_s, self._is_resumed, self._is_whole = self._clock_s(), False, False
         self._taken = self._mark = 0
         self._joins += 1
+        self._hears_clock = False
         self._marks.again()
         self._may_be_repaired = True
         self._forget_repaired()  # a candidate counts no copy that says it is damaged
@@ -516,7 +526,7 @@ class Follower:
         follows."""
         match said:
             case Time():
-                self.told = said.at_ms, self._heard_s
+                self.told, self._hears_clock = (said.at_ms, self._heard_s), True
                 self._has_all_ms = said.at_ms if self._is_whole else self._has_all_ms
             case Mark():
                 self._marks.take(said.mark)
@@ -544,6 +554,8 @@ class Follower:
         if mark := self._marks.news():
             self._say(Mark(mark))
         self._look_at_damage()
+        if self._hears_clock and (at_ms := self._machine_ms()) is not None and at_ms >= 0:
+            self._say(Clock(said.at_s, at_ms))
         return BeatAck(said.at_s)
 
     def _look_at_damage(self) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "Beat",
     "BeatAck",
     "Bye",
+    "Clock",
     "ConfirmedUpTo",
     "Cut",
     "Data",
@@ -255,6 +256,15 @@ class Time(_Said, frozen=True):
     at_ms: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 
 
+class Clock(_Said, frozen=True):
+    """What the clock of a copy's machine says, in answer to the beat of that time, so that an
+    operator hears of clocks that differ. Said to a primary that tells its time; a release before
+    tells none."""
+
+    at_s: float
+    at_ms: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
+
+
 class Order(_Said, frozen=True):
     """An operator at a machine that follows wants another replica to lead. by: who; the rest as in
     hms.wire.operations.SwitchOver. A release before refuses it, and does not answer."""
@@ -345,6 +355,7 @@ Said = (
     | AskApplied
     | AppliedUpTo
     | Time
+    | Clock
     | Order
     | OrderDone
     | Inspect

@@ -40,6 +40,7 @@ from hms.server.replicas.frames import (
     Beat,
     BeatAck,
     Bye,
+    Clock,
     ConfirmedUpTo,
     Cut,
     Digest,
@@ -70,6 +71,7 @@ from hms.server.replicas.frames import (
 from hms.server.replicas.leadership import Leadership, Role
 from hms.server.replicas.link import Group, Peer, PrimaryLink, now_s
 from hms.server.replicas.log_copy import FILES_FOLDER
+from hms.server.replicas.machine_clocks import MachineClock
 from hms.server.replicas.orders import Orders
 from hms.server.replicas.promises import promises_needed
 from hms.server.replicas.sync_times import SyncTimes
@@ -172,7 +174,7 @@ class _Link:
         """What lies before it is applied there; None from one that does not say so."""
         self.applied_lsn: int | None = None
         """The last sequence number of that."""
-        self.sync_times = SyncTimes()
+        self.sync_times, self.clock = SyncTimes(), MachineClock()
         self.sent_files: deque[int] = deque()
         """Of files that are on their way the last frame."""
 
@@ -220,9 +222,11 @@ class Primary:
         clock_ms: Callable[[], int] | None = None,
         came: Mapping[str, tuple[bytes, Envelope]] = MappingProxyType({}),
         took: TakeOver | None = None,
+        machine_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
         """clock_ms: the node's clock, which the other copies are told; came: who has joined the
-        candidate, as early; took: how this copy came to lead."""
+        candidate, as early; took: how this copy came to lead; machine_ms: the machine's own
+        clock."""
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._granted = granted
         self._leadership = leadership
@@ -262,15 +266,15 @@ class Primary:
         """Where the marks lie that were synced here and are not confirmed yet."""
         self._readable = ConfirmedPlace(disk, folder)
         self._marks = ArchiveMarks(disk, folder)
-        self._place, self._place_at_s = NOTHING, float("-inf")
+        self._place, self._place_at_s, self.refused = NOTHING, float("-inf"), 0
         self._passed = 0
         """The mark up to which what was written is on its way."""
         self._passed_at_s = float("-inf")
         self._fault: HmsError | None = None
         self._is_over = False
         self.orders = Orders(group.node, group.me, granted.epoch, socket.wake)
-        self.refused = 0
-        self._socket, self._clock_s, self._clock_ms = socket, clock_s, clock_ms
+        self._socket, self._clock_s = socket, clock_s
+        self._clock_ms, self._machine_ms = clock_ms, machine_ms
         self._renew_at_s = self._renewed_s = self._beat_at_s = float("-inf")
         self._threads = [
             threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
@@ -445,6 +449,7 @@ class Primary:
             "applied_lsn": None if link is None else link.applied_lsn,
             "to_apply_bytes": None if link is None else self._left_to_apply(link),
             "formats": [] if link is None else sorted(link.formats),
+            "clock_ahead_s": None if link is None else link.clock.ahead_s,
         }
 
     def _left_to_get(self, link: _Link) -> int:
@@ -455,6 +460,12 @@ class Primary:
             left += max(0, size - (link.ends.get(number, 0) if at is None else at))
             at = None
         return left
+
+    def clocks(self) -> list[dict[str, Any]]:
+        """By how much the clocks of the other machines are ahead of this one's, where known."""
+        with self._changed:
+            links = self._heard_links(self._clock_s())
+            return [{"node": o.member.name, "clock_ahead_s": o.clock.ahead_s} for o in links]
 
     def troubles(self) -> dict[str, str]:
         """What an operator is to be told, by the name of the alert; "" where it is as it should."""
@@ -979,9 +990,6 @@ class Primary:
                     link.formats = frozenset(said.formats)
                     self._tell_time([link.route])  # it may lead before the next beat
                     self._count(link)
-                case AppliedUpTo():
-                    link.applied = Place(said.number, said.offset)
-                    link.applied_lsn = said.lsn or None
                 case BeatAck():
                     if said.at_s > self._clock_s():  # it would prove leadership for ever
                         raise ReplicaFrameBad(detail="it answers a beat that was not sent yet")
@@ -991,7 +999,21 @@ class Primary:
                     del self._links[link.route]
                     self._changed.notify_all()
                 case _:
-                    raise ReplicaFrameBad(detail=f"a copy does not say {type(said).__name__}")
+                    self._told_of_itself(link, said, at_s)
+
+    def _told_of_itself(self, link: _Link, said: Said, at_s: float) -> None:
+        """How far a copy is, and its machine's clock; and what no copy says."""
+        match said:
+            case AppliedUpTo():
+                link.applied = Place(said.number, said.offset)
+                link.applied_lsn = said.lsn or None
+            case Clock():
+                if not said.at_s <= at_s:  # also of what is no number
+                    raise ReplicaFrameBad(detail="its clock answers a beat that was not sent yet")
+                if (ours_ms := self._machine_ms()) is not None:
+                    link.clock.said(said.at_ms, ours_ms, at_s - said.at_s)
+            case _:
+                raise ReplicaFrameBad(detail=f"a copy does not say {type(said).__name__}")
 
     def _count(self, link: _Link) -> None:
         """What a copy has counts, if it could lead with it: one of an older release may come back

@@ -20,7 +20,7 @@ class Rig:
         self.resources = {}
         self.branches = []
         self.peers = {}
-        self.links = []
+        self.links, self.clocks = [], []
         self.clock = EvenClock(self.machine_ns, lambda: round(self.now_s * 1e9))
         self.alerts = Alerts(self.clock, lambda: self.now_s)
         self.watch = NodeWatch(
@@ -32,6 +32,7 @@ class Rig:
             self.clock,
             self.clock.machine_ms,
             lambda: self.now_s,
+            clocks=lambda: self.clocks,
         )
 
     def machine_ns(self):
@@ -89,6 +90,19 @@ def test_nodes_whose_clocks_differ_are_named(rig):
     said = "the clock of node2 is 7,200.0 s ahead, the clock of node5 is 1.5 s behind"
     assert rig.look(10) == {"clock_differs": said}
     del rig.links[3], rig.links[0]
+    assert rig.look() == {}
+
+
+def test_replicas_whose_clocks_differ_are_named(rig):
+    """The one that takes over has the node's time follow its own."""
+    rig.clocks = [
+        {"node": "b", "clock_ahead_s": -7200.0},
+        {"node": "c", "clock_ahead_s": None},
+        {"node": "d", "clock_ahead_s": 1.0},
+    ]
+    assert rig.look() == {}
+    assert rig.look(10) == {"clock_differs": "the clock of b is 7,200.0 s behind"}
+    rig.clocks[0]["clock_ahead_s"] = 0.5
     assert rig.look() == {}
 
 

@@ -4,7 +4,9 @@ it leads, and how it came to lead."""
 import pytest
 
 from hms.errors.catalogue import ArbiterUnavailable
-from hms.server.replicas.frames import Ack, AppliedUpTo
+from hms.server.replicas.frames import Ack, AppliedUpTo, Clock
+from hms.server.replicas.machine_clocks import KEPT as CLOCKS_KEPT
+from hms.server.replicas.machine_clocks import KNOWN_MIN, MachineClock
 from hms.server.replicas.sync_times import KEPT, SyncTimes
 from hms.server.replicas.take_over import TakeOver
 from tests.unit.server.test_replica_hand_over import LEASE_S, Pair
@@ -113,3 +115,59 @@ def test_the_first_confirmation_of_an_epoch_ends_the_take_over(pair):
     pair.now_s += 5
     pair.primary.synced()
     assert pair.primary.describe()["last_take_over"]["total_s"] == first
+
+
+@pytest.mark.parametrize(
+    ("theirs_ms", "took_s", "ahead_s"),
+    [
+        (5_000, 0.0, 4.0),
+        (0, 0.0, -1.0),
+        (5_000, 2.0, 4.0),  # 5 s in the middle of the way, that may be off by 1 s
+        (1_000, 60.0, 0.0),  # it stood still: nothing is known but the way
+        (1_000, float("inf"), 0.0),
+    ],
+)
+def test_a_clock_is_ahead_by_what_the_way_does_not_explain(theirs_ms, took_s, ahead_s):
+    """Ours says 1,000 ms. An answer that comes late makes no clock wrong."""
+    clock = MachineClock()
+    for _ in range(KNOWN_MIN):
+        assert clock.ahead_s is None
+        clock.said(theirs_ms, 1_000, took_s)
+    assert clock.ahead_s == ahead_s
+
+
+def test_the_answer_that_took_the_least_counts_and_old_ones_are_forgotten():
+    """A clock that was set right is right after ten beats."""
+    clock = MachineClock()
+    for took_s in (30.0, 0.0, 30.0):
+        clock.said(61_000, 1_000, took_s)
+    assert clock.ahead_s == 60.0
+    for _ in range(CLOCKS_KEPT):
+        clock.said(1_000, 1_000, 0.001)
+    assert clock.ahead_s == 0.0
+
+
+def test_the_primary_knows_by_how_much_the_clock_of_a_copy_is_ahead(pair):
+    """Of one that says it, as long as it is heard."""
+    assert row(pair)["clock_ahead_s"] is None
+    for _ in range(KNOWN_MIN):
+        pair.says(Clock(pair.now_s, 8_200_000))
+    assert row(pair)["clock_ahead_s"] is None  # our own cannot be read
+    pair.machine_ms = 1_000_000
+    for _ in range(KNOWN_MIN):
+        pair.says(Clock(pair.now_s, 8_200_000))
+    assert row(pair)["clock_ahead_s"] == 7200.0
+    assert pair.primary.clocks() == [{"node": "a", "clock_ahead_s": 7200.0}]
+    pair.now_s += 2 * LEASE_S
+    assert pair.primary.clocks() == []
+
+
+@pytest.mark.parametrize("at_s", [1e300, float("inf"), float("nan")])
+def test_an_answer_to_a_beat_that_was_not_sent_says_nothing_of_a_clock(pair, at_s):
+    """It is refused and counted."""
+    pair.machine_ms = 1_000_000
+    before = pair.primary.refused
+    for _ in range(KNOWN_MIN):
+        pair.says(Clock(at_s, 8_200_000))
+    assert row(pair)["clock_ahead_s"] is None
+    assert pair.primary.refused == before + KNOWN_MIN

@@ -48,6 +48,7 @@ class Pair:
     """b leads, a follows and has all."""
 
     def __init__(self, folder):
+        self.machine_ms = None
         self.now_s, self.end, self.told = 1000.0, SEGMENT_HEADER_BYTES, []
         self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
         arbiter = MemoryArbiter(self.engine, "b")
@@ -64,6 +65,7 @@ class Pair:
         self.primary = Primary(
             group, folder, REAL_DISK, arbiter, leadership, granted, socket,
             silent_since_s=self.now_s, clock_s=lambda: self.now_s,
+            machine_ms=lambda: self.machine_ms,
         )  # fmt: skip
         self.primary.start = lambda: None
         header = pack_segment_header(Author(7, granted.epoch), 1, 1, 1)

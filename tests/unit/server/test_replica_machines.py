@@ -36,6 +36,8 @@ from hms.server.replicas.frames import (
     Aside,
     AskApplied,
     Beat,
+    BeatAck,
+    Clock,
     Cut,
     Drop,
     Envelope,
@@ -1016,6 +1018,30 @@ def test_one_that_was_booted_and_heard_no_primary_begins_by_its_own_clock(tmp_pa
     said = won.took.describe("b")
     cause, since_s = ("LEFT", 1.0) if has_heard else ("BOOT", None)
     assert (said["from"], said["cause"], said["detection_s"]) == ("a", cause, since_s)
+
+
+@pytest.mark.parametrize("machine_ms", [5_000, None, -1])
+def test_a_copy_says_what_its_clock_says_to_a_primary_that_tells_its_own(tmp_path, machine_ms):
+    """One of a release before tells none, and would refuse it; nor is a clock told that is wrong
+    beyond use."""
+    said = []
+    made = Follower(
+        Group("n", "b", {}, 5.0, Limits()), tmp_path, REAL_DISK, None, copy(),
+        CopyState(LOG, "2" * 32, 8, 3), *[lambda *_: None] * 2, clock_s=lambda: 100.0,
+        machine_ms=lambda: machine_ms,
+    )  # fmt: skip
+    made._link = SimpleNamespace(say=lambda *_: said.append(_[-1]))
+    known = [Clock(99.5, 5_000)] if machine_ms == 5_000 else []
+
+    assert made._receive(frame(Beat(99.0))) == BeatAck(99.0)
+    assert said == []
+    made._receive(frame(Time(7)))
+    assert made._receive(frame(Beat(99.5))) == BeatAck(99.5)
+    assert said == known
+    made._join()
+    said.clear()
+    made._receive(frame(Beat(99.7)))
+    assert said == []
 
 
 @pytest.mark.parametrize("place", [Place(2, 640), NOTHING, None])
