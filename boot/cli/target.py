@@ -76,9 +76,9 @@ class Target:
         }
         with ExitStack() as opened:
             try:
-                connection = opened.enter_context(
-                    tool_connection(Connection, self.resolve(), **given).open()
-                )
+                made = tool_connection(Connection, self.resolve(), **given)
+                made.requests.begin_within(self.timeout_s)
+                connection = opened.enter_context(made.open())
             except ConnectionRefused as fault:
                 if not (pid := self._pid()):
                     raise
@@ -136,8 +136,8 @@ def store_of(node: "Node") -> Path:
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of a Target and pass it as `target`. --timeout bounds the node's
-    answers, unless the command has one of its own."""
+    """Give a command the options of a Target and pass it as `target`. --timeout bounds connecting
+    and the node's answers, unless the command has one of its own."""
     own = list(getattr(command, "__click_params__", []))
     has_timeout = any("--timeout" in one.opts for one in own)
 
@@ -205,7 +205,7 @@ _TIMEOUT = click.option(
     type=click.FloatRange(0),
     default=ANSWER_S,
     show_default=True,
-    help="Seconds to wait for the node's answer.",
+    help="Seconds to connect and be answered; a command in parts has them for each.",
 )
 
 

@@ -140,12 +140,20 @@ class Requests:
         self._connect_timeout_s = (
             CONNECT_TIMEOUT_S if options.connect_timeout_s is None else options.connect_timeout_s
         )
+        self._begun_until = FOREVER
+        """Until when the first answer is waited for."""
         self._offers = AdvertisedServices(link)
         self._watching = DestinationWatch(link)
 
     def fill_in(self, members: Mapping[str, Mapping[str, Any]]) -> None:
         """What sessions, producers and consumers are given where a call says nothing, by part."""
         self.member_defaults = members
+
+    def begin_within(self, seconds: float) -> None:
+        """Connecting and the first answer together take no longer, from now on. Unlike
+        connect_timeout_s it makes no refusal one that is tried again."""
+        self._connect_timeout_s = min(self._connect_timeout_s, seconds)
+        self._begun_until = monotonic() + seconds
 
     @property
     def is_connected(self) -> bool:
@@ -368,8 +376,10 @@ class Requests:
     def answer_to(self, pending: Pending, timeout_s: float | None = None) -> Steps[Pending]:
         """Wait until it is done; RequestTimeout, ConnectionLost, or the node's error."""
         patience_s = self.request_timeout_s if timeout_s is None else timeout_s
+        deadline = min(monotonic() + patience_s, self._begun_until)
+        self._begun_until = FOREVER
         try:
-            is_done = yield Wait(pending, lambda: pending.is_done, monotonic() + patience_s)
+            is_done = yield Wait(pending, lambda: pending.is_done, deadline)
         except BaseException:
             self.link.abandon(pending)
             raise

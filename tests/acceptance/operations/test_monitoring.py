@@ -273,3 +273,18 @@ def test_a_node_that_runs_and_does_not_answer_is_told_apart_from_one_that_does_n
     node.kill()
     code, shown = command("status")
     assert (code, "fault" in shown) == (1, False)
+
+
+def test_the_timeout_of_a_command_bounds_connecting_too(node):
+    """A script that waits for two seconds was held up for ten by a node that stands still."""
+    with hms.connect(node.address) as connection:
+        connection.requests.begin_within(0)  # it took all of the time to connect
+        with pytest.raises(hms.RequestTimeout):
+            connection.administer("queue.list")
+        assert connection.administer("queue.list")  # each further answer has its own
+    node.pause()
+    for words in (["queue", "list"], ["message", "list", "queue:orders"]):
+        line = [*words, "--timeout", "0.5", "--config", str(node.config_file)]
+        done = CliRunner().invoke(main, line)
+        assert done.exit_code == 1
+        assert "no answer within 0.5 s" in done.output
