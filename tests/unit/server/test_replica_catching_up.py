@@ -158,7 +158,7 @@ def test_a_copy_has_synced_what_it_took_when_it_asks_to_lead(copy):
     """What a leader has counts as one of the copies."""
     copy.turn(copy.writes(MIB))
     copy.answers = []
-    copy.follower._campaign(Campaign(5))
+    copy.follower._campaign(Campaign(5), "b")
     assert copy.answers == [("campaign", 0)]
 
 
