@@ -1,5 +1,7 @@
 """hms role, permission and security: what users may do."""
 
+from collections.abc import Iterable
+
 import click
 
 from hms.boot.cli.permission_matrix import matrix
@@ -9,7 +11,15 @@ from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
 from hms.boot.counts import counted
 from hms.boot.security_file import load_security
-from hms.engine.security import BUILT_IN, Policy, Rights, Unacceptable, read_permission
+from hms.engine.security import (
+    BUILT_IN,
+    Permission,
+    Policy,
+    Rights,
+    Unacceptable,
+    doubt_about,
+    read_permission,
+)
 from hms.engine.security.roles import Role
 from hms.errors.catalogue import InvalidArgument, SecurityFileError
 from hms.server.logins import document_changes as changes
@@ -87,6 +97,7 @@ def grant(target: Target, role_name: str, text: str, dry_run: bool) -> None:
     said = f"{role_name}: may {text}"
     order = "permission.grant", {"name": role_name, "permission": text}
     apply(target, lambda d: changes.grant(d, role_name, text), said, is_dry=dry_run, order=order)
+    _warn([read_permission(text)])
 
 
 @permission.command()
@@ -99,6 +110,12 @@ def revoke(target: Target, role_name: str, text: str, dry_run: bool) -> None:
     said = f"{role_name}: may no longer {text}"
     order = "permission.revoke", {"name": role_name, "permission": text}
     apply(target, lambda d: changes.revoke(d, role_name, text), said, is_dry=dry_run, order=order)
+
+
+def _warn(permissions: Iterable[Permission]) -> None:
+    """Of each that is hardly meant as it is written, beside the answer."""
+    for doubt in filter(None, map(doubt_about, permissions)):
+        click.echo(f"warning: {doubt}", err=True)
 
 
 @permission.command("list")
@@ -166,6 +183,7 @@ def check_file(target: Target) -> None:
     if not may_secure(document):
         said += "; nobody may change users and roles but by this file"
     target.say(f"{path} is good: version {document.version}, {said}", counts)
+    _warn(one for entry in document.role.values() for one in role_of(entry).permissions)
 
 
 @security.command()

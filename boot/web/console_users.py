@@ -12,6 +12,7 @@ from hms.boot.web.console_orders import Form, Order, Refused
 from hms.boot.web.console_pages import Shown, box
 from hms.boot.web.http_server import Request
 from hms.boot.web.markup import Html, button, field, form, link, shown, table
+from hms.engine.security import Unacceptable, doubt_about, read_permission
 from hms.errors.catalogue import NotSupported
 
 __all__ = ["ORDERS_OF_USERS", "PAGES_OF_USERS"]
@@ -214,9 +215,19 @@ def _preview_grant(will: str, chosen: str) -> Callable[[Any, Form], str]:
         asked = _granted(given, chosen)
         said = connection.administer("role.show", {"name": asked["name"]})
         users = counted(said["user_count"], "user")
-        return will.format(**asked, users=users)
+        said = will.format(**asked, users=users)
+        return f"{said} {_doubt(asked['permission'])}".rstrip() if chosen == "permission" else said
 
     return preview
+
+
+def _doubt(text: str) -> str:
+    """What is hardly meant by a permission; of one that cannot be the node says so."""
+    try:
+        doubt = doubt_about(read_permission(text))
+    except Unacceptable:
+        return ""
+    return f"{doubt}." if doubt else ""
 
 
 def _grant(verb: str, done: str, chosen: str) -> Callable[[Any, Form], str]:

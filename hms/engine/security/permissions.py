@@ -16,7 +16,14 @@ from hms.engine.topic.topic_strings import SEPARATOR
 from hms.errors.catalogue import TopicStringError
 from hms.wire.commands import Action
 
-__all__ = ["Permission", "Unacceptable", "hold_together", "nearest", "read_permission"]
+__all__ = [
+    "Permission",
+    "Unacceptable",
+    "doubt_about",
+    "hold_together",
+    "nearest",
+    "read_permission",
+]
 
 OWN_PREFIX = "HMS."
 """What the node's own resources are called; only a pattern that begins so names them."""
@@ -73,6 +80,24 @@ def read_permission(text: str) -> Permission:
         hint = nearest(kind, known) or f"; it is about {' or '.join(kinds)}"
         raise Unacceptable(f"{text!r}: {action} is not about the kind {kind!r}{hint}")
     return Permission(action, kind, pattern, _matcher(text, kind, pattern))
+
+
+def doubt_about(permission: Permission) -> str:
+    """What is hardly meant by one that may stand, with what could be; "" when there is nothing. In
+    topics * and ? are letters like others."""
+    if permission.kind != "topic" or not any(letter in permission.pattern for letter in _ANY):
+        return ""
+    levels = permission.pattern.split(SEPARATOR)
+    meant = [ONE if level and not level.strip("*?") else level for level in levels]
+    pattern = MANY if meant == [ONE] else SEPARATOR.join(meant)
+    if any(letter in pattern for letter in _ANY):
+        hint = "nothing stands for a part of a level"
+    else:
+        hint = f"did you mean {permission.action} topic:{pattern}?"
+    return (
+        f"{permission}: in a topic * and ? stand for themselves alone, + for one level and # for "
+        f"any; {hint}"
+    )
 
 
 def hold_together(granted: Iterable[Permission], wanted: Permission) -> bool:

@@ -127,7 +127,11 @@ def test_permissions_are_granted_and_revoked_and_hold_at_once(node, browser):
         session = bob.session()
         with pytest.raises(hms.NotAuthorized):
             session.producer("payments")
+        doubted, _ = keeper.order("grant", name="bob", permission="view topic:*")
+        assert "did you mean view topic:#?" in doubted
+        keeper.order("revoke", name="bob", id="view topic:*")
         asked, said = keeper.order("grant", name="bob", permission="produce queue:payments")
+        assert "did you mean" not in asked
         assert "Adds the permission produce queue:payments to role bob, of 1 user." in asked
         assert said.startswith("Role bob may produce queue:payments; policy version ")
         session.producer("payments").send(b"x")

@@ -428,6 +428,17 @@ def test_a_check_explains_itself(run, secured):
     assert "version" in run("security", "check")
 
 
+def test_a_permission_that_is_hardly_meant_is_granted_with_a_warning(run, secured):
+    """It may be the name of a topic; who meant all topics is told, now and by a check."""
+    run("role", "create", "base")
+    assert "warning" not in run("permission", "grant", "base", "subscribe topic:a/+")
+    for words in (["permission", "grant", "base", "subscribe topic:*"], ["security", "check"]):
+        said = run(*words)
+        assert "warning: subscribe topic:*: in a topic * and ? stand for themselves" in said
+        assert "did you mean subscribe topic:#?" in said
+    assert "subscribe topic:*" in load_security(secured).role["base"].permissions
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -12,6 +12,7 @@ from hms.engine.security import (
     Role,
     Unacceptable,
     check_roles,
+    doubt_about,
     read_permission,
 )
 from hms.engine.security.actions import KINDS_OF, LATER
@@ -212,3 +213,29 @@ def test_a_pattern_of_many_stars_takes_no_longer_than_one():
     one = read_permission("consume queue:" + "*" * 100 + "x")
 
     assert not one.covers("a" * 255)
+
+
+@pytest.mark.parametrize(
+    ("permission", "meant"),
+    [
+        ("subscribe topic:*", "did you mean subscribe topic:#?"),
+        ("publish topic:orders/**", "did you mean publish topic:orders/+?"),
+        ("subscribe topic:a/*/?", "did you mean subscribe topic:a/+/+?"),
+        ("subscribe topic:prices.*", "nothing stands for a part of a level"),
+        ("subscribe topic:*/a?", "nothing stands for a part of a level"),
+    ],
+)
+def test_a_star_in_a_topic_is_told_with_what_was_meant(permission, meant):
+    """It is a letter there: the permission is accepted, and grants nothing."""
+    one = read_permission(permission)
+    assert not one.covers("orders/new")
+    assert doubt_about(one).startswith(f"{permission}: ")
+    assert doubt_about(one).endswith(meant)
+
+
+@pytest.mark.parametrize(
+    "permission", ["subscribe topic:#", "subscribe topic:a/+", "produce queue:*", "view queue:a?"]
+)
+def test_what_stands_for_others_is_in_no_doubt(permission):
+    """A warning that is always there is not read."""
+    assert doubt_about(read_permission(permission)) == ""
