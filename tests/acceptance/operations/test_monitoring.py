@@ -278,9 +278,11 @@ def test_a_node_that_runs_and_does_not_answer_is_told_apart_from_one_that_does_n
 def test_the_timeout_of_a_command_bounds_connecting_too(node):
     """A script that waits for two seconds was held up for ten by a node that stands still."""
     with hms.connect(node.address) as connection:
+        node.pause()
         connection.requests.begin_within(0)  # it took all of the time to connect
         with pytest.raises(hms.RequestTimeout):
             connection.administer("queue.list")
+        node.resume()
         assert connection.administer("queue.list")  # each further answer has its own
     node.pause()
     for words in (["queue", "list"], ["message", "list", "queue:orders"]):
