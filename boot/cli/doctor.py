@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["capacity", "doctor"]
 
-ASK_S = 5.0
+ASK_S = 15.0
 
 FAILED, WARNED = 1, 3
 
