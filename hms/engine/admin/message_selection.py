@@ -171,6 +171,9 @@ def find(
 
 
 def _prepared(state: State, place: Queue | Subscription) -> frozenset[int]:
+    """The ids of what prepared branches have received there."""
+    if not place.line.out_count:
+        return frozenset()
     return frozenset(
         message.id
         for branch in state.branches.in_doubt()

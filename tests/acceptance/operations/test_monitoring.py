@@ -199,6 +199,8 @@ def test_health_is_seen_from_outside_whatever_becomes_of_the_node(node, command)
         assert command("health", "ready") == (1, "node1: not running\n")
         status, text = ask("/metrics")
         assert (status, _value(text, "hms_up")) == (200, 0)
+        assert _value(text, 'hms_node_state{node="node1",state="down"}') == 1
+        assert _value(text, 'hms_node_state{node="node1",state="ready"}') == 0
         node.boot()
         wait_until(lambda: is_ready("/readyz"), WAIT_S)
         wait_until(lambda: _value(ask("/metrics")[1], "hms_up") == 1, WAIT_S)
