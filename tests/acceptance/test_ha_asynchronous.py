@@ -33,7 +33,7 @@ from tests.support.waiting import wait_until
 
 LEASE_S = 3
 SMALL = {"segment_bytes": "4 MiB", "max_message_bytes": "1 MiB", "max_transaction_bytes": "1 MiB"}
-SENT = 40
+SENT = 60
 """Messages of 500,000 bytes: more than the machines' sockets hold."""
 _groups = count(1)
 
@@ -123,7 +123,7 @@ def test_a_copy_far_away_is_waited_for_by_nobody_and_leads_when_an_operator_says
             for _ in range(SENT):
                 producer.send(os.urandom(500_000))
             row = row_when((a, b), "c", lambda row: row["state"] == "AWAY" and row["lag_s"] > 1)
-            assert row["lag_bytes"] > SENT * 500_000 - 64
+            assert row["lag_bytes"] > SENT * 250_000
             assert said_by(a, b)["is_protected"]
             for one in (a, b):
                 one.kill()

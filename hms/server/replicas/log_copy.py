@@ -420,9 +420,20 @@ class LogCopy:
                     continue
                 if suffix == HISTORY_SUFFIX and number < first:
                     continue
-                self._leave(number, suffix, pinned, history)
+                is_in_log = number >= said.oldest and number not in pinned | history
+                if not (is_in_log and self._comes_back(number, suffix)):
+                    self._leave(number, suffix, pinned, history)
         self._limit_past(first)
         self._disk.fsync_dir(self._folder)
+
+    def _comes_back(self, number: int, suffix: str) -> bool:
+        """A segment that had left this copy's log is in that of a primary that had less: it gets
+        its name again, unless it came anew."""
+        file = segment_file(self._folder, number)
+        if self._has(file):
+            return False
+        self._disk.rename(segment_file(self._folder, number, suffix), file)
+        return True
 
     def _leave(self, number: int, suffix: str, pinned: set[int], history: set[int]) -> None:
         """A segment that has left the log gets the name that it has at the primary."""

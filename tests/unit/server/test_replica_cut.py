@@ -4,6 +4,8 @@ import shutil
 from types import SimpleNamespace
 from zlib import crc32
 
+import pytest
+
 from hms.server.replicas.damage import check_segment
 from hms.server.replicas.frames import Cut, Keep, PastPart, Segment, Write
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy
@@ -100,6 +102,26 @@ def test_a_damaged_segment_that_leaves_the_log_while_it_comes_again_has_come(tmp
 
     assert all_files(REAL_DISK, tmp_path)[1].suffix == ".history"
     assert copy.taken_anew() == [1]
+    copy.close()
+
+
+@pytest.mark.parametrize("suffix", [".pinned", ".history"])
+def test_a_segment_that_had_left_the_log_comes_back_into_it(tmp_path, suffix):
+    """A primary that had less has it in its log: it was removed here, and the copy counted."""
+    journal = _begun(tmp_path, 1)
+    _append(journal, bytes(100))
+    journal.seal()
+    _append(journal, bytes(100))
+    journal.close()
+    file = all_files(REAL_DISK, tmp_path)[1]
+    data = file.read_bytes()
+    file.rename(file.with_suffix(suffix))
+    copy = LogCopy(REAL_DISK, tmp_path)
+
+    copy.take(Keep(0, 1, [], []), b"")
+
+    assert all_files(REAL_DISK, tmp_path)[1] == file
+    assert file.read_bytes() == data
     copy.close()
 
 
