@@ -92,7 +92,10 @@ class Listener(Socket):
         if not ready:
             raise zmq.Again
         one = self.network.rnd.choice(ready)
-        return [SimpleNamespace(bytes=part) for part in (one.name, *one.arrived.popleft())]
+        return [
+            SimpleNamespace(bytes=part, get=lambda _name: "")
+            for part in (one.name, *one.arrived.popleft())
+        ]
 
     def send_multipart(self, parts, flags):
         """A refusal is for people."""

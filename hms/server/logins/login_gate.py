@@ -61,6 +61,7 @@ log = logging.getLogger("hms.security")
 EVERY_ROLE = read_permission("secure role:*")
 MECHANISMS = ("PASSWORD", "TOKEN", "DOMAIN")
 LISTENERS_OFFER = ("KEY", "PASSWORD", "TOKEN")
+TOO_MANY = "too many failed logins"
 RETRY_AFTER_S = 1
 DENIALS_WAIT_S = 3
 """Of a user whose connections are refused without end."""
@@ -149,6 +150,7 @@ class LoginGate:
         self._waiting: dict[Hashable, _Waiting] = {}
         self._refused_schedules = RareLines(log.warning)
         self._refusals = RareLines(log.warning)
+        self._throttled = RareLines(log.warning)  # a flood of these hides no password that is wrong
         self._told_keys: dict[int, str] = {}
         """Which next key of its listener a connection was told."""
         self._warned: set[int] = set()
@@ -264,7 +266,7 @@ class LoginGate:
         if self._is_outside(auth):
             waiting.workers = self.outside.workers
         if not self._limits.take(auth.user, waiting.caller.source, now_ms):
-            self._refuse_later(peer, auth.user, "too many failed logins", now_ms)
+            self._refuse_later(peer, auth.user, TOO_MANY, now_ms)
         elif not self._is_offered(auth.mechanism, waiting.caller):
             why = f"mechanism {auth.mechanism[:63]!r} is not offered at this listener"
             self._refuse_later(peer, auth.user, why, now_ms)
@@ -843,7 +845,9 @@ class LoginGate:
 
     def _log_refusal(self, user: str, caller: Caller, why: str) -> None:
         self.refused += 1
-        self._refusals.say("login of %r from %s is refused: %s", user[:63], caller, why)
+        of_its_own = f"login of %r from %s is refused: {why.replace('%', '%%')}"  # hides no other
+        lines = self._throttled if why == TOO_MANY else self._refusals
+        lines.say(of_its_own, user[:63], caller)
 
 
 def check_grant(login: Login, text: str) -> None:
