@@ -19,7 +19,6 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
 LONG_S = 120
-TRIES = 5
 background = Blocking().begin
 
 
@@ -259,9 +258,11 @@ def test_what_begins_meanwhile_waits_and_takes_effect_once(two):
 
 def boot_anew(two):
     """The machine that follows, until it has everything; it has applied little of it then."""
-    one = two.follower
+    one, leader = two.follower, two.leader
+    joined = leader.log.count(" joins, ")
     one.stop()
     one.boot()
+    wait_until(lambda: leader.log.count(" joins, ") > joined, WAIT_S)  # not as it was before
     with connect(*two.machines) as operator:
 
         def may_lead():
@@ -273,27 +274,14 @@ def boot_anew(two):
 
 
 def test_who_was_just_booted_applies_the_log_before_anything_stops(two):
-    """It read the rest when it led, and all clients waited for that."""
+    """It read the rest when it led, and all clients waited for that. What is refused where it takes
+    too long is a test of the unit: how long it takes is the machine's."""
     with Watched(two) as client:
         producer = client.connection.session().producer("held")
         for _ in range(100):
             producer.send_many([b"waits"] * 1000)
-        refused = []
-        for _ in range(TRIES):  # one that is quick has applied it by then
-            boot_anew(two)
-            moving = switchover(two, is_repeated=False, apply_s=0)
-            try:
-                moving.result(WAIT_S)
-            except hms.SwitchoverRefused as fault:
-                two.wait_for_both()
-                if "none has everything" in str(fault):  # it has joined again meanwhile
-                    continue
-                refused.append(str(fault))
-                break
-            wait_until(lambda one=moving.to: two.leader is one, WAIT_S)
-            two.wait_for_both()
-        assert "KiB of the log to apply, and 64 KiB may be left" in refused[0]
-        assert two.replication()["drains_for"] == ""
+        for sent in [producer.send_async(b"waits") for _ in range(40_000)]:
+            sent.result(WAIT_S)
 
         one = boot_anew(two)
         told = switchover(two).result(WAIT_S)
