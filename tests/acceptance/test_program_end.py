@@ -61,3 +61,14 @@ def test_a_program_that_ends_says_that_its_sends_were_not_confirmed():
 
         assert program.returncode == 0
         assert f"the node at {running.address} has not confirmed all that it was sent" in said
+
+
+def test_large_bodies_are_sent_too_at_the_end_of_a_program(tmp_path):
+    """They are sent without a copy, by a part of pyzmq that stops at the end of the program."""
+    program = PROGRAM.replace('b"first"', 'b""').replace('b"coffee"', 'b"x" * 500_000')
+    with node(tmp_path / "store", CONFIG) as running:
+        words = [sys.executable, "-c", program, running.address, "5", "40"]
+        told = subprocess.run(words, input="\n", capture_output=True, text=True, timeout=WAIT_S)
+        assert (told.returncode, told.stderr) == (0, "")
+        with hms.connect(running.address) as connection:
+            assert _waiting(connection) == 41

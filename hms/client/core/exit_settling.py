@@ -11,6 +11,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
+import zmq.utils.garbage  # noqa: F401 - first: what it does at exit has to come behind ours
+
 from hms.client.core.link import Link, State
 from hms.client.core.operations import Steps, Wait
 from hms.errors.catalogue import ConnectionForked
