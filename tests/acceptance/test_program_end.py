@@ -68,7 +68,8 @@ def test_large_bodies_are_sent_too_at_the_end_of_a_program(tmp_path):
     program = PROGRAM.replace('b"first"', 'b""').replace('b"coffee"', 'b"x" * 500_000')
     with node(tmp_path / "store", CONFIG) as running:
         words = [sys.executable, "-c", program, running.address, "5", "40"]
-        told = subprocess.run(words, input="\n", capture_output=True, text=True, timeout=WAIT_S)
+        how = {"input": "\n", "capture_output": True, "text": True, "timeout": WAIT_S}
+        told = subprocess.run(words, check=False, **how)
         assert (told.returncode, told.stderr) == (0, "")
         with hms.connect(running.address) as connection:
             assert _waiting(connection) == 41
