@@ -32,6 +32,8 @@ __all__ = ["Group", "group", "wait_for"]
 
 WAIT_S = 120.0
 LOOK_S = 0.02
+APPLIED_BYTES = 1 << 20
+"""So much of the log may be left for a copy to apply, where one fault follows another."""
 _NUMBERS = count(1)
 
 
@@ -75,7 +77,8 @@ class Group:
         return next(one for one in self.machines if one.folder.name == name)
 
     def boot(self) -> None:
-        """All of them; until each counts."""
+        """All of them; until each counts and has applied the log, as a hot copy does that was not
+        started a moment ago."""
         for one in self.machines:
             if not one.is_running:
                 one.boot()
@@ -84,7 +87,12 @@ class Group:
 
     def _in_sync(self) -> int:
         found = self.replication()
-        return 1 + sum(bool(row["is_in_sync"] and row["is_member"]) for row in found["replicas"])
+        return 1 + sum(
+            bool(row["is_in_sync"] and row["is_member"])
+            and row["to_apply_bytes"] is not None
+            and row["to_apply_bytes"] <= APPLIED_BYTES
+            for row in found["replicas"]
+        )
 
     def lose(self, one: TestNode) -> None:
         """Its machine is gone: cut off first, so that nobody is told, then killed with all that
