@@ -32,6 +32,12 @@ def is_loopback(value: str) -> bool:
         return False
 
 
+def one_host(address: str) -> str:
+    """An address as others are compared with it: this machine has one name."""
+    is_tcp = address.startswith("tcp://")
+    return address.lower().replace("//localhost:", "//127.0.0.1:") if is_tcp else address
+
+
 def public_key(value: Any) -> str:
     """40 characters, as hms config keys prints them."""
     is_text = isinstance(value, str) and len(value) == KEY_CHARACTERS

@@ -11,6 +11,7 @@ from hms.boot.counts import counted
 from hms.boot.database_kinds import MARIADB, POSTGRESQL, SQLITE
 from hms.boot.destinations import Homes, check_destinations
 from hms.boot.kinds import did_you_mean
+from hms.boot.kinds_cluster import one_host
 from hms.boot.replica_checks import check_replicas
 from hms.boot.sections import (
     DOMAIN,
@@ -189,7 +190,7 @@ def _check_shared(nodes: list[Found], report: Report) -> None:
         if node.is_good("shared") and node.values["shared"]:
             _check_take_over(node, report)
     _check_unique(nodes, "store", lambda node: [node.values["store"]], report)
-    _check_unique(nodes, "listen", lambda node: map(_one_host, node.values["listen"]), report)
+    _check_unique(nodes, "listen", lambda node: map(one_host, node.values["listen"]), report)
     _check_unique(nodes, "log_file", lambda node: [node.values["log_file"]], report)
 
 
@@ -217,13 +218,9 @@ def _check_unique(
 
 
 def _check_listen(node: Found, report: Report) -> None:
-    for address, count in Counter(map(_one_host, node.values["listen"])).items():
+    for address, count in Counter(map(one_host, node.values["listen"])).items():
         if count > 1 and node.is_good("listen"):
             report.add((*node.path, "listen"), f"{node.title} listen {address!r} is there twice")
-
-
-def _one_host(address: str) -> str:
-    return address.replace("//localhost:", "//127.0.0.1:")
 
 
 def _check_processes(servers: list[Found], report: Report) -> None:

@@ -2,15 +2,19 @@
 
 from urllib.parse import urlsplit
 
+from hms.boot.arbiter_checks import check_arbiter
 from hms.boot.check import Found, Report
 from hms.boot.kinds import did_you_mean
-from hms.boot.kinds_cluster import is_loopback
+from hms.boot.kinds_cluster import is_loopback, one_host
 from hms.boot.sections import ARBITER, NODE, REPLICA, SVRGROUP
 
 __all__ = ["check_replicas"]
 
 COPIES_MIN, COPIES_MAX = 2, 7
-_TLS = ("sslmode=require", "sslmode=verify-ca", "sslmode=verify-full")
+_OF_COPIES = (
+    *("confirm", "copies_min", "replica_timeout_s", "replica_lost_s", "replica_window_bytes"),
+    "failback_after_s",
+)
 
 
 def check_replicas(every: list[Found], report: Report) -> None:
@@ -19,7 +23,10 @@ def check_replicas(every: list[Found], report: Report) -> None:
     replicas = [found for found in every if found.section is REPLICA]
     arbiters = [found for found in every if found.section is ARBITER]
     for arbiter in arbiters:
-        _check_arbiter(arbiter, report)
+        check_arbiter(arbiter, report)
+        if not replicas:
+            text = "decides nothing: no node of this file has replicas"
+            report.add(arbiter.path, f"{arbiter.title} {text}; add [replica.NAME] for each copy")
     names = [node.name for node in nodes]
     for replica in replicas:
         wanted = replica.values["nodename"]
@@ -55,9 +62,10 @@ def _check_node(node: Found, own: list[Found], has_arbiter: bool, report: Report
     if own and not COPIES_MIN <= len(own) <= COPIES_MAX:
         text = f"node {node.name} has {len(own)} replica{'s' * (len(own) > 1)}: there can be two"
         report.add(own[-1].path, f"{own[-1].title}: {text} to {COPIES_MAX}")
-    if not own and node.values["confirm"] == "ALL":
-        text = f"{node.title} confirm: the node has no replicas; add [replica.NAME] for each copy"
-        report.add((*node.path, "confirm"), text)
+    if own:
+        _check_own(node, own, report)
+    else:
+        _check_without(node, report)
     active = [one for one in own if one.values["engine_roll"] == "ACTIVE"]
     if len(active) > 1:
         text = f"{active[0].title} is ACTIVE already, and one replica is preferred"
@@ -119,7 +127,7 @@ def _check_addresses(replicas: list[Found], report: Report) -> None:
         address = one.values["address"]
         if address is None or not one.is_good("address"):
             continue
-        owner = taken.setdefault(address, one)
+        owner = taken.setdefault(one_host(address), one)
         if owner is not one:
             text = f"{one.title} address {address} is that of {owner.title} already"
             report.add((*one.path, "address"), text)
@@ -127,27 +135,75 @@ def _check_addresses(replicas: list[Found], report: Report) -> None:
         if one.values["public_key"] is None and (has_keys or not is_here):
             why = "others have keys" if is_here else f"{address} is beyond loopback"
             report.add(one.path, f"{one.title} needs public_key: {why}")
+    _check_listens(replicas, taken, report)
+    _check_keys(replicas, report)
 
 
-def _check_arbiter(arbiter: Found, report: Report) -> None:
-    kind, endpoints = arbiter.values["kind"], arbiter.values["endpoints"]
-    path = (*arbiter.path, "endpoints")
-    if not arbiter.is_good("kind", "endpoints") or kind is None or endpoints is None:
+def _check_listens(replicas: list[Found], taken: dict[str, Found], report: Report) -> None:
+    """Where clients find a replica there is nothing else."""
+    known: dict[str, Found] = {}
+    for one in (one for one in replicas if one.is_good("listen")):
+        for shown in one.values["listen"] or ():
+            address = one_host(shown)
+            owner = known.setdefault(address, one)
+            fault = ""
+            if address in taken:
+                fault = f"is the address of {taken[address].title}: clients need another port"
+            elif owner is not one:
+                fault = f"is that of {owner.title} already"
+            elif [one_host(each) for each in one.values["listen"]].count(address) > 1:
+                fault = "is there twice"
+            if fault:
+                report.add((*one.path, "listen"), f"{one.title} listen {shown} {fault}")
+                break
+
+
+def _check_keys(replicas: list[Found], report: Report) -> None:
+    """By its key a machine is known."""
+    known: dict[str, Found] = {}
+    for one in replicas:
+        key = one.values["public_key"]
+        if key is not None and (owner := known.setdefault(key, one)) is not one:
+            text = f"{one.title} public_key is that of {owner.title}: make a pair for each"
+            report.add((*one.path, "public_key"), text)
+
+
+def _check_own(node: Found, own: list[Found], report: Report) -> None:
+    """What this machine's copy needs of this file."""
+    me = node.values["replica"]
+    for one in own:
+        if one.name == me and one.is_good("key_file", "public_key"):
+            key, file = one.values["public_key"], one.values["key_file"]
+            if key is not None and file is None:
+                text = f"{one.title} needs key_file: its public_key is of a pair, which is in it"
+                report.add(one.path, text)
+            if key is None and file is not None:
+                text = f"{one.title} needs public_key: hms config keys prints that of its key_file"
+                report.add(one.path, text)
+    if not node.is_good("listen") or me is None:
         return
-    if kind == "postgresql" and len(endpoints) > 1:
-        report.add(path, f"{arbiter.title} endpoints: of PostgreSQL there is one")
-    for one in endpoints:
-        if one.startswith("postgresql://") != (kind == "postgresql"):
-            wanted = "postgresql://" if kind == "postgresql" else "http:// or https://"
-            report.add(path, f"{arbiter.title} endpoints: kind {kind!r} wants {wanted}")
-        elif not _is_safe(one):
-            instead = "add ?sslmode=verify-full" if kind == "postgresql" else "use https://"
-            text = f"{arbiter.title} endpoints: {one!r} is beyond loopback and not encrypted"
-            report.add(path, f"{text}: {instead}")
+    links = {one_host(one.values["address"]): one for one in own if one.values["address"]}
+    others = {
+        one_host(address): one
+        for one in own
+        for address in (one.values["listen"] or ())
+        if one.name != me and one.is_good("listen")
+    }
+    for shown in node.values["listen"]:
+        address, fault = one_host(shown), ""
+        if address in links:
+            fault = f"the other replicas find {links[address].title} there: use another port"
+            fault = f"{shown} is taken, {fault}"
+        elif address in others:
+            fault = f"clients find {others[address].title} at {shown}: give this machine its own"
+        if fault:
+            report.add((*node.path, "listen"), f"{node.title} listen: {fault}")
 
 
-def _is_safe(endpoint: str) -> bool:
-    parts = urlsplit(endpoint)
-    if is_loopback(parts.hostname or "localhost") or parts.scheme == "https":
-        return True
-    return any(mode in parts.query for mode in _TLS)
+def _check_without(node: Found, report: Report) -> None:
+    """Keys that say nothing of a node with one copy, and look as if it had more."""
+    defaults = {key.name: key.default for key in NODE.keys}
+    for word in _OF_COPIES:
+        if node.is_good(word) and node.values[word] != defaults[word]:
+            text = "the node has no replicas; add [replica.NAME] for each copy, or leave it out"
+            report.add((*node.path, word), f"{node.title} {word}: {text}")

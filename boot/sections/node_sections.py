@@ -333,6 +333,8 @@ NODE = Section(
         "APPDIR": f"is not needed: [server.NAME] has python_path; {ABSENT}",
         "replica_keep_bytes": "nothing is kept for a replica that is away, which gets what the log "
         "needs when it comes; history_bytes bounds what is behind the log",
+        "replica_alarm_s": "is replica_behind_s of [alerts]",
+        "take_over": f"a shared store is taken over by hms boot --standby; {ABSENT}",
         "curve_secret_key": f"links are not encrypted: {ABSENT}",
         "users": f"logins are not checked: {ABSENT}",
     },

@@ -53,7 +53,11 @@ def test_the_sample_of_a_node_with_replicas_is_good_too(tmp_path):
     text = _of_a_secured_node(_without(_switched_on(), ALONE))
     other = text[text.index("[replica.a]") : text.index("# When something is an alert")]
     path.write_text(
-        text + "\n" + other.replace("replica.a", "replica.b").replace("10.0.0.1", "10.0.0.2")
+        text
+        + "\n"
+        + other.replace("replica.a", "replica.b")
+        .replace("10.0.0.1", "10.0.0.2")
+        .replace("yf7", "yf8")
     )
 
     config = load(path)
@@ -64,13 +68,15 @@ def test_the_sample_of_a_node_with_replicas_is_good_too(tmp_path):
 
 REPLICATED = (
     r'replica = |\[replica\.a\]|(address|listen) = \[?"tcp://10|key_file = "keys/rep|public_key'
-    r"|scrub_s|mode = |engine_roll|standby = "
+    r"|scrub_s|mode = |engine_roll|standby = |copies_min"
 )
-ALONE = r"database = |HMSPORT|link_|config_master|GLOBAL|GQ"
+ALONE = r"database = |HMSPORT|link_|config_master|GLOBAL|GQ|password = \"env:HMS_ARB"
 
 
 def _without(text, pattern):
     """What a node of the other kind does not have."""
+    if pattern == REPLICATED:  # an arbiter that has nothing to decide is refused
+        text = text[: text.index("[arbiter]")] + text[text.index("[replica.a]") :]
     lines = text.splitlines()
     replica = text[: text.index("[replica.a]")].count("\n")
     kept = []
