@@ -470,9 +470,10 @@ class NodeProcess:
             self._linking.lanes = self._lanes
         self._taken.configurations(self._configured)
 
-    def _configured(self, copies: str) -> None:
+    def _configured(self, copies: str, is_planned: bool) -> None:
         """Other copies of the log count, or another one leads: the log has it."""
-        self._broker.command(lambda fx, now_ms: self._engine.configured(copies, now_ms, fx))
+        me, note = self._node.replica or "", partial(self._engine.configured, copies)
+        self._broker.command(lambda fx, now_ms: note(me, now_ms, fx, is_planned=is_planned))
 
     def _engine_bytes(self) -> int:
         return self._engine.state.held_bytes + self._broker.monitor.bytes_waiting
@@ -541,6 +542,9 @@ class NodeProcess:
         facts = self._taken.facts()
         if "replication" in facts:
             facts["replication"] |= self._failing_back.facts()
+            terms = self._engine.terms
+            facts["replication"]["take_overs"] = terms.take_overs
+            facts["replication"]["switchovers"] = terms.switchovers
             facts["replication"]["drains_for"] = self._switching.drains_for
             facts["replication"]["move_waits_for"] = self._switching.waits_for
         return facts
@@ -558,7 +562,7 @@ class NodeProcess:
             "store": self._store_figures,
             "log_lines_dropped": self._own_log.lines_dropped,
             **self._load.describe(),
-            **self._taken.facts(),
+            **self._replicated(),
         }
 
     def _look(self) -> None:

@@ -58,12 +58,12 @@ class Taken(msgspec.Struct, frozen=True):
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
     leads, and how another one is to, may_lead: whether it could, to_apply: how much of the log it
     has not applied (primary.py); readiness, sent_away_in: of a
-    preferred one (failing_back); configurations: has each told that holds; add, remove: have a
-    replica count, or count no more; troubles: what is an alert; obeys: has what
-    operators said at other machines done by that; applied: what of its log is applied already;
-    check_format: raises while
-    a copy cannot read a format of the log; leave_door: the node is about to listen where a replica
-    that followed did; clocks: by how much those of other replicas' machines are ahead."""
+    preferred one (failing_back); configurations: has each told that holds, and whether the lead was
+    handed over; add, remove: have a replica count, or count no more; troubles: what is an alert;
+    obeys: has what operators said at other machines done by that; applied: what of its log is
+    applied already; check_format: raises while a copy cannot read a format of the log; leave_door:
+    the node is about to listen where a replica that followed did; clocks: by how much those of
+    other replicas' machines are ahead."""
 
     node: Node
     store: Store
@@ -77,7 +77,7 @@ class Taken(msgspec.Struct, frozen=True):
     to_apply: Callable[[str], int | None] = lambda _name: None
     readiness: Callable[[str], tuple[int, str]] | None = None
     sent_away_in: Callable[[str], int] = lambda _name: 0
-    configurations: Callable[[Callable[[str], None]], None] = lambda _told: None
+    configurations: Callable[[Callable[[str, bool], None]], None] = lambda _told: None
     add: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
     troubles: Callable[[], dict[str, str]] = dict

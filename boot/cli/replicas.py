@@ -343,7 +343,7 @@ def _set_aside(node: "Node") -> list[str]:
 
 _OF_LEADER = (
     *("confirmed_lsn", "failures_survived", "blocked_since_s", "lease_left_s", "proof"),
-    "last_take_over",
+    *("last_take_over", "take_overs", "switchovers"),
 )
 
 

@@ -277,6 +277,11 @@ def _replica_families(said: Mapping[str, Any]) -> Iterator[Family]:
     ]
     yield "hms_replica_proof", "gauge", "1 for who says last that the node leads.", proofs
     yield from _take_over_families(group["last_take_over"])
+    for key, text in (
+        ("take_overs", "How often another copy led, unplanned, since the log began."),
+        ("switchovers", "How often another copy led, as planned, since the log began."),
+    ):
+        yield _counter(f"replica_{key}", text, group[key])
     rows = {row["replica"]: row for row in sorted(group["replicas"], key=lambda r: r["is_heard"])}
     for column, name, text in (
         ("is_member", "counts", "1 for a copy that counts."),

@@ -87,7 +87,7 @@ from hms.engine.xa.association import deprived, expire
 from hms.engine.xa.branch_commands import BranchCommands
 from hms.errors.catalogue import IllegalState, InvalidArgument
 from hms.errors.tree import FieldValue, HmsError
-from hms.records import Cause, NodeEvent, Record, Snapshot, dictionary, identity, node_event
+from hms.records import Cause, NodeEvent, Record, Snapshot, Terms, dictionary, identity, node_event
 from hms.wire import operations as ops
 from hms.wire.commands import Order, order
 from hms.wire.frames import SendHead
@@ -195,9 +195,18 @@ class Engine:
         """Note in the log that the node stopped in order."""
         write(self.state, node_event(NodeEvent("stopped", self.state.at(now_ms))), fx)
 
-    def configured(self, copies: str, now_ms: int, fx: Effects) -> None:
-        """Note in the log which copies of it count, and who leads them."""
-        event = NodeEvent("configured", self.state.at(now_ms), copies=copies)
+    @property
+    def terms(self) -> Terms:
+        """Who leads the copies of this log, and how often that changed."""
+        return self.state.terms
+
+    def configured(
+        self, copies: str, leader: str, now_ms: int, fx: Effects, *, is_planned: bool
+    ) -> None:
+        """Note in the log which copies of it count, and who leads them; is_planned: the one before
+        had handed over."""
+        terms = self.state.terms.led_by(leader, is_planned=is_planned)
+        event = NodeEvent("configured", self.state.at(now_ms), copies=copies, terms=terms)
         write(self.state, node_event(event), fx)
 
     def dictionary(self) -> Record:
@@ -212,6 +221,7 @@ class Engine:
             state.identity,
             state.audit.number,
             state.audit.head,
+            state.terms,
         )
         return dictionary(content)
 

@@ -46,7 +46,7 @@ from hms.errors.catalogue import (
     HandleUnknown,
     NodeFull,
 )
-from hms.records import Definition, Identity, defined, reserved
+from hms.records import Definition, Identity, Terms, defined, reserved
 
 SCHEDULED_PLACE = "HMS.SCHEDULES"
 
@@ -127,7 +127,7 @@ class State:
         self.branches = Branches(settings.producers_remembered)
         self.decisions = Decisions()
         self.moves = Moves()
-        self.identity = Identity()
+        self.identity, self.terms = Identity(), Terms()
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
         self.looking = ScanSlices[Candidates]()

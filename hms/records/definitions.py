@@ -57,6 +57,23 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
         return len(_encode(self)) + CHANGES_BYTES + place
 
 
+class Terms(msgspec.Struct, frozen=True, array_like=True):
+    """leader: the replica that leads; take_overs: how often another one had led before and did not
+    hand over; switchovers: how often it did; both since the log began."""
+
+    leader: str = ""
+    take_overs: int = 0
+    switchovers: int = 0
+
+    def led_by(self, leader: str, *, is_planned: bool) -> "Terms":
+        """As it is when that one leads; the first one takes nothing over."""
+        if not self.leader or self.leader == leader:
+            return Terms(leader, self.take_overs, self.switchovers)
+        return Terms(
+            leader, self.take_overs + (not is_planned), self.switchovers + bool(is_planned)
+        )
+
+
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """What opens every segment, so that it reads alone, and a log whose beginning was retired
     still knows which numbers were given."""
@@ -69,17 +86,19 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     identity: Identity = Identity()
     audit_number: int = 0
     audit_head: bytes = b""
+    terms: Terms = Terms()
 
 
 class NodeEvent(msgspec.Struct, frozen=True):
     """what: "booted", "stopped" or "configured"; boot: "WARM" or "COLD"; copies: which ones count
-    from here on, who leads them in which epoch, and why."""
+    from here on, who leads them in which epoch, and why; terms: how often that changed."""
 
     what: str
     at_ms: int
     boot: str = ""
     version: str = ""
     copies: str = ""
+    terms: Terms = Terms()
 
 
 def defined(definition: Definition) -> Record:

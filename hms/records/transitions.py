@@ -13,6 +13,7 @@ from typing import Protocol
 from hms.records.definitions import (
     Definition,
     NodeEvent,
+    Terms,
     decode_definition,
     decode_dictionary,
     decode_node_event,
@@ -47,6 +48,9 @@ class Tables(Protocol):
 
     def audited(self, number: int, head: bytes) -> None:
         """How long the audit's chain is, and what its next record continues."""
+
+    def led(self, terms: Terms) -> None:
+        """Who leads the copies of this log, and how often that changed; nobody: not known."""
 
     def node_event(self, event: NodeEvent) -> None:
         """The node booted or stopped."""
@@ -152,12 +156,14 @@ def _dictionary(tables: Tables, payload: Payload, _position: int) -> None:
     if content.identity.store:
         tables.identified(content.identity)
     tables.audited(content.audit_number, content.audit_head)
+    tables.led(content.terms)
 
 
 def _node(tables: Tables, payload: Payload, _position: int) -> None:
     event = decode_node_event(payload)
     tables.at(event.at_ms)
     tables.node_event(event)
+    tables.led(event.terms)
 
 
 def _identity(tables: Tables, payload: Payload, _position: int) -> None:

@@ -97,6 +97,8 @@ def test_a_standby_is_listed_shown_and_stopped_and_one_that_leads_is_not(tmp_pat
         assert row["waits_for"].startswith("a (epoch 1")
         assert (row["lag_bytes"], row["fault"]) == (0, "")
         assert answer(a, "standby", "list") == (0, [])
+        told = answer(a, "replica", "status")[1]
+        assert (told["take_overs"], told["switchovers"]) == (0, 0)
         code, said = hms_command(b, "queue", "list")  # it waited for 10 s, for nothing
         assert (code, said.startswith("HMS-5072 replica b of node node1 follows: a leads")) == (
             1,

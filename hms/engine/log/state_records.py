@@ -19,6 +19,7 @@ from hms.records import (
     NodeEvent,
     Record,
     RecordType,
+    Terms,
     decode_arrived,
     decode_decided,
     decode_offered,
@@ -54,6 +55,11 @@ class StateTables:
     def audited(self, number: int, head: bytes) -> None:
         """The chain goes on there."""
         self.state.audit.restore(number, head)
+
+    def led(self, terms: Terms) -> None:
+        """The last one that is known."""
+        if terms.leader:
+            self.state.terms = terms
 
     def node_event(self, event: NodeEvent) -> None:
         """The last boot or stop is known."""

@@ -239,7 +239,7 @@ class Primary:
         self.on_stopped: Callable[[], None] = lambda: None
         self.on_blocked: Callable[[str], None] = lambda _what: None
         """Told what a confirmation waits for, when copies do not come."""
-        self._on_configured: Callable[[str], None] = lambda _copies: None
+        self._on_configured: Callable[[str, bool], None] = lambda _copies, _is_planned: None
         self._blocked_since_s: float | None = None
         self._arbiter_fault = ""
         """Why it did not answer last."""
@@ -635,10 +635,11 @@ class Primary:
             starts = [one.member.start for one in links if one.member.name == name]
             return max(starts, default=0), self._confirmation.lacks(name, self._clock_s())
 
-    def follow_configurations(self, told: Callable[[str], None]) -> None:
-        """Have each configuration told that holds from now on, this one first."""
+    def follow_configurations(self, told: Callable[[str, bool], None]) -> None:
+        """Have each configuration told that holds from now on, this one first, and whether the one
+        that led before had handed over."""
         self._on_configured = told
-        told(self._told(self._confirmation.now, self._cause))
+        told(self._told(self._confirmation.now, self._cause), bool(self._leadership.handed_by))
 
     @property
     def _cause(self) -> str:
@@ -777,7 +778,8 @@ class Primary:
             self._confirmation.settled(now)
             self._advanced.notify_all()
         if (before.members, before.copies) != (after.members, after.copies):
-            self._on_configured(self._told(after, "members changed"))
+            is_planned = bool(self._leadership.handed_by)
+            self._on_configured(self._told(after, "members changed"), is_planned)
         if before.members != after.members:
             names = ", ".join(one.name for one in after.members)
             log.warning("copies that count: %s; %d confirm", names, after.copies)

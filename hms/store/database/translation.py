@@ -16,6 +16,7 @@ from hms.records import (
     RecordType,
     Sent,
     Stay,
+    Terms,
     bits,
     defined,
     identity,
@@ -110,6 +111,9 @@ class Translation:
         record = bytes(payload)
         entry = decode_audit(record)
         self.audit.append(AuditRow(entry.number, entry.at_ms, record))
+
+    def led(self, terms: Terms) -> None:
+        """A database has no copies."""
 
     def node_event(self, event: NodeEvent) -> None:
         """The last one is in the store's own row."""
