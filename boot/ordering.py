@@ -31,7 +31,13 @@ def switch_over(
 ) -> tuple[str, int]:
     """Have the primary move; who is to lead, and in which epoch the other one led. Its refusal;
     SwitchoverRefused where nobody leads; RequestTimeout."""
-    standing = arbiter.read()
+    try:
+        standing = arbiter.read()
+    except ArbiterUnavailable as fault:
+        detail = f"nobody can be granted an epoch: {fault}"
+        raise SwitchoverRefused(
+            node=node.name, to=asked.to or "another replica", detail=detail
+        ) from fault
     if standing is None:
         raise ReplicasNotBegun(endpoint=endpoint_of(config), node=node.name)
     group, leader = group_of(config, node), standing.leader

@@ -7,7 +7,7 @@ from typing import Any
 
 from hms.boot.counts import counted
 
-__all__ = ["ago", "bytes_cell", "cell", "time_cell", "written_time", "written_times"]
+__all__ = ["ago", "bytes_cell", "cell", "time_cell", "timed", "written_time", "written_times"]
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -50,6 +50,12 @@ def written_times(values: Mapping[str, Any], names: Collection[str]) -> dict[str
         name: written_time(value) if name in names and isinstance(value, int | float) else value
         for name, value in values.items()
     }
+
+
+def timed(values: Mapping[str, Any], name: str, shown: str) -> dict[str, Any]:
+    """The values with that time in ms, which is none of a program's, under another name as text."""
+    written = {shown: written_time(values[name] or 0)}
+    return written | {key: value for key, value in values.items() if key != name}
 
 
 def bytes_cell(count: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import click
 
-from hms.boot.cli.cells import written_time
+from hms.boot.cli.cells import timed, written_time
 from hms.boot.cli.target import HEALTH_TELLS, Target, show_values, target_options
 from hms.boot.cli.values import value_options
 from hms.boot.counts import counted
@@ -168,6 +168,11 @@ def _show_status(target: Target, said: dict[str, Any]) -> None:
         said = {**said, "recovery": _recovery_lines(told)}
     if not target.is_json and isinstance(alerts := said.get("alerts"), list):
         said = {**said, "alerts": [_alert_line(alert) for alert in alerts]}
+    if not target.is_json and "since_ms" in said:
+        said = timed(said, "since_ms", "since")
+    if not target.is_json and (last := (said.get("replication") or {}).get("last_take_over")):
+        last = {"last_take_over": timed(last, "at_ms", "at")}
+        said = {**said, "replication": said["replication"] | last}
     show_values(target, said, usual=_USUAL, inner=_INNER)
 
 

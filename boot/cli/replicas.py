@@ -1,12 +1,14 @@
 """hms replica: copies of a node's log on several machines."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from hms.boot.cli.cells import timed
 from hms.boot.cli.replica_comparison import verify
 from hms.boot.cli.replica_repair import node_with_replicas, own_copy, repair, standing_of
 from hms.boot.cli.tables import WATCH, again_and_again
@@ -59,8 +61,8 @@ def add(target: Target, name: str, timeout_s: float) -> None:
     from hms.boot.replicating import await_members, make_arbiter  # noqa: PLC0415 - not for --help
 
     config, node = _node(target)
-    arbiter = make_arbiter(config, node)
-    try:
+    goes_on = f"hms replica status tells when {name} has the whole log; it counts then"
+    with closing(make_arbiter(config, node)) as arbiter, _interrupted(goes_on):
         target.administer("replica.add", name=name)
         is_async = name in config.replicas and config.replicas[name].mode == "ASYNC"
 
@@ -70,8 +72,6 @@ def add(target: Target, name: str, timeout_s: float) -> None:
             return name in _members(one)
 
         now = await_members(arbiter, is_so, timeout_s)
-    finally:
-        arbiter.close()
     _tell_members(target, node, now, f"{name} to have the whole log", timeout_s)
 
 
@@ -132,18 +132,36 @@ def promote(target: Target, name: str, is_lossy: bool, is_agreed: bool, timeout_
         question = f"{what}. What others confirmed behind that is lost. Go on?"
         return is_lossy and (is_agreed or click.confirm(question, err=True))
 
-    detail = f"this machine is {node.replica}" if name != node.replica else ""
+    detail = _not_here(config, node, name)
     if not detail and not is_waiting():
         detail = "it does not stand by: it leads, or does not run (hms boot)"
     if detail:
         raise TakeOverRefused(replica=name, node=node.name, detail=detail)
-    arbiter = make_arbiter(config, node)
-    try:
+    goes_on = "hms replica status tells who leads; until it was agreed to, nothing was changed"
+    with closing(make_arbiter(config, node)) as arbiter, _interrupted(goes_on):
         now = Promotion(arbiter, config, node, is_waiting, agrees).run(timeout_s)
-    finally:
-        arbiter.close()
     said = {"node": node.name, "primary": now.primary, "epoch": now.epoch}
     target.say(f"{now.primary} leads {node.name} in epoch {now.epoch}", said)
+
+
+@contextmanager
+def _interrupted(goes_on: str) -> Iterator[None]:
+    """What Ctrl-C does not end: it was ordered, and the node does it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {goes_on}", err=True)
+        click.get_current_context().exit(1)
+
+
+def _not_here(config: "Config", node: "Node", name: str) -> str:
+    """Why a copy cannot be promoted by a command on this machine; "" when it can."""
+    names = [one.name for one in config.replicas_of(node)]
+    if name not in names:
+        return f"hms.conf has no [replica.{name}] of this node; its replicas are {', '.join(names)}"
+    if name != node.replica:
+        return f"this machine is {node.replica}: say it on the machine of {name}"
+    return ""
 
 
 def _members(now: "Configuration") -> list[str]:
@@ -168,7 +186,8 @@ def _tell_members(
 def status(target: Target, watch_s: float | None) -> None:
     """Show who leads, which copies count and what they have; while the arbiter does not answer,
     what this machine knows. Exit code 1: at the machine that leads, no copy may be lost now; at one
-    that follows, it lacks something; one copy only counts, nobody leads, or nobody can tell."""
+    that follows, it lacks something; this machine does not run the node, one copy only counts,
+    nobody leads, or nobody can tell."""
     if not again_and_again(lambda: _show_standing(target), watch_s):
         click.get_current_context().exit(1)
 
@@ -196,7 +215,7 @@ def _show_standing(target: Target) -> bool:
         "copies": now.copies,
         "promises": promises_needed(now),
         "copies_min": config.copies_min_of(node),
-        "is_protected": len(members) > 1 and seen.is_protected,
+        "is_protected": seen.is_protected and len(members) > 1,
         **seen.leads,
         "removed": list(now.removed),
         "lossy": list(now.lossy),
@@ -219,6 +238,8 @@ def _show_copies(target: Target, said: dict[str, Any], rows: list[dict[str, Any]
     if target.is_json:
         show_values(target, {**said, "replicas": rows})
         return
+    if last := said.get("last_take_over"):
+        said = {**said, "last_take_over": timed(last, "at_ms", "at")}
     show_values(target, said)
     click.echo()
     show_table(target, rows, empty="this machine does not run the node")
@@ -267,7 +288,6 @@ def switchover(
     from hms.wire.operations import APPLY_S, SwitchOver  # noqa: PLC0415
 
     config, node = _node(target)
-    arbiter = make_arbiter(config, node)
     limits = {"drain_s": drain_s, "apply_s": apply_s}
     given = {name: value for name, value in limits.items() if value is not None}
     patience_s = timeout_s + (node.drain_s if drain_s is None else drain_s)
@@ -275,7 +295,8 @@ def switchover(
     told: dict[str, Any] = {}
     moves_to = to
     lost: ConnectionLost | None = None
-    try:
+    goes_on = "a move that was begun goes on; hms status tells of it (drains_for, move_waits_for)"
+    with closing(make_arbiter(config, node)) as arbiter, _interrupted(goes_on):
         if target.address is None and is_standing_by(node):
             asked = SwitchOver(to, is_forced, drain_s, apply_s)
             moves_to, before = switch_over(arbiter, config, node, asked, patience_s)
@@ -289,8 +310,6 @@ def switchover(
                     raise
                 lost, before = fault, led  # that machine ended before its answer was read
         now = await_leader(arbiter, before, timeout_s)
-    finally:
-        arbiter.close()
     if lost is not None and now is None:
         raise lost
     moves_to = moves_to or (now.primary if now is not None else "another replica")
@@ -301,6 +320,9 @@ def switchover(
     }
     said = {"node": node.name, "primary": now.primary, "epoch": now.epoch, **applied}
     about = f"{now.primary} leads {node.name} in epoch {now.epoch}"
+    if now.primary != moves_to:
+        about = f"{moves_to} does not lead {node.name}: {now.primary} was granted epoch {now.epoch}"
+        about += ", and serves when enough copies promise; hms replica status tells of them"
     target.say(f"{about}{_applied(said)}", said)
     if now.primary != moves_to:
         click.get_current_context().exit(1)
@@ -323,10 +345,8 @@ def history(target: Target) -> None:
     from hms.history.audit_trail import configurations_of_log  # noqa: PLC0415 - not for --help
 
     _, node = _node(target)
-    rows = [
-        {"at": one.at_ms / 1000, "copies": one.copies} for one in configurations_of_log(node.store)
-    ]
-    show_table(target, rows, empty="nothing of it is in this log")
+    rows = [{"at": one.at_ms, "copies": one.copies} for one in configurations_of_log(node.store)]
+    show_table(target, rows, empty="nothing of it is in this log", times=("at",))
 
 
 replica.add_command(verify)
@@ -349,12 +369,13 @@ _OF_LEADER = (
 
 class _Seen(NamedTuple):
     """What this machine's process knows. leads: of the node, where that leads; is_protected: as the
-    one that leads knows it; members that are away still count for replica_lost_s. is_well: a copy
+    one that leads knows it, None where nobody here does; members that are away still count for
+    replica_lost_s. is_well: a copy
     may be lost; or this one, which follows, has everything."""
 
     rows: list[dict[str, Any]]
     leads: Mapping[str, Any] = MappingProxyType({})
-    is_protected: bool = True
+    is_protected: bool | None = True
     is_well: bool = True
 
 
@@ -366,7 +387,7 @@ def _seen_here(config: "Config", node: "Node") -> _Seen:
 
     process = find(node)
     if process is None:
-        return _Seen([])
+        return _Seen([], is_protected=None, is_well=False)
     if (waiting := role_of(node, process.pid)) is not None:
         mode = config.replicas[node.replica or ""].mode
         row = {"replica": node.replica, "role": "standby", "mode": mode}

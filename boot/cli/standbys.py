@@ -99,7 +99,7 @@ def _required(node: "Node", what: str, instead: str) -> dict[str, Any]:
     if said is None and find(node) is None:
         raise NodeNotRunning(node=node.name)
     if said is None:
-        feature = f"hms standby {what} for {node.name}, which is active"
+        feature = f"hms standby {what} for {node.name}, which is active,"
         raise NotSupported(feature=feature, instead=instead)
     return said
 
@@ -118,6 +118,11 @@ def lag_of(config: "Config", node: "Node") -> dict[str, Any]:
     try:
         arbiter = make_arbiter(config, node)
         try:
+            standing = arbiter.read()
+            leader = None if standing is None else standing.leader
+            if leader is not None and leader.replica == node.replica:  # there is nobody to ask
+                text = f"{node.replica} has the lease, and leads when enough copies promise"
+                return {**said, "state": "UNKNOWN", "fault": text}
             primary = PrimaryQuestions(arbiter, config, node, ASK_S)
             try:
                 seen = primary.ask(Inspect(), Inspected)

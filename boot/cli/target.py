@@ -82,7 +82,8 @@ class Target:
             except ConnectionRefused as fault:
                 if not (pid := self._pid()):
                     raise
-                reason = f"{fault.reason}, though its process {pid} runs; {HEALTH_TELLS}"
+                reason = self._waits_for(pid)
+                reason = reason or f"{fault.reason}, though its process {pid} runs; {HEALTH_TELLS}"
                 raise ConnectionRefused(address=fault.address, reason=reason) from fault
             yield connection
 
@@ -94,6 +95,20 @@ class Target:
 
         process = find(self.config().node(self.node_name))
         return 0 if process is None else process.pid
+
+    def _waits_for(self, pid: int) -> str:
+        """Why a process of this machine does not answer that stands by, and nobody leads; "" where
+        it does not stand by."""
+        from hms.boot.roles import role_of  # noqa: PLC0415 - when something is wrong only
+
+        node = self.config().node(self.node_name)
+        if (role := role_of(node, pid)) is None:
+            return ""
+        tells = "hms standby list" if node.replica is None else "hms replica status"
+        return (
+            f"nobody leads {node.name} that is reached from here; its process {pid} stands by, and "
+            f"waits for {role['waits_for']}; {tells} tells more"
+        )
 
     def administer(self, verb: str, **arguments: Any) -> Any:
         """The node's answer to an operator's command, as plain data."""

@@ -2,7 +2,11 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
@@ -114,8 +118,84 @@ def test_a_standby_is_listed_shown_and_stopped_and_one_that_leads_is_not(tmp_pat
         code, said = hms_command(b, "standby", "show")
         assert (code, "HMS-" in said) == (1, True), said
         assert hms_command(b, "standby", "list")[1] == "no process of this hms.conf waits\n"
+        code, told = answer(b, "replica", "status")  # it was good where nothing ran
+        assert (code, told["is_protected"], told["replicas"]) == (1, None, [])
+        code, rows = answer(b, "replica", "history")
+        assert (code, datetime.fromisoformat(rows[0]["at"]).tzinfo) == (0, UTC)
+        for name, why in (("c", "its replicas are a, b"), ("a", "say it on the machine of a")):
+            code, said = hms_command(b, "replica", "promote", name, "--lossy")
+            assert (code, why in said) == (1, True), said
         with connect(a) as connection:
             assert connection.administer("status")["role"] == "active"
+
+
+@pytest.mark.timeout(240)
+def test_a_command_that_is_interrupted_says_what_goes_on_without_it(tmp_path, etcd):
+    """A move that was ordered happened half a minute after a command that said it was aborted."""
+    with machines(tmp_path, etcd.url, "a", "b") as (a, b):
+        code, said = hms_command(b, "boot")  # before the first one has led
+        assert (code, "waits for a (which has not led yet, whose log it gets)" in said) == (0, True)
+        with booted([a]):
+            wait_until(lambda: hms_command(a, "replica", "status")[0] == 0, WAIT_S)
+            with connect(a, b) as connection, connection.session(transacted=True) as session:
+                session.producer("orders").send(b"under way")
+                with interruptible(b, "switchover", "--drain-s", "600") as command:
+                    wait_until(
+                        lambda: connection.administer("status")["replication"]["drains_for"], WAIT_S
+                    )
+                    command.send_signal(signal.SIGINT)
+                    _, said = command.communicate(timeout=WAIT_S)
+                told = "interrupted: a move that was begun goes on; hms status tells of it"
+                assert (command.returncode, said.startswith(told)) == (1, True), said
+                session.commit()
+            wait_until(lambda: answer(b, "replica", "status")[1]["primary"] == "b", WAIT_S)
+            hms_command(b, "down", "--now")
+
+
+@contextmanager
+def interruptible(one, *words):
+    """A command that runs."""
+    line = [sys.executable, "-m", "hms.boot", *words, "--config", str(one.config_file)]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as command:
+        try:
+            yield command
+        finally:
+            command.kill()
+
+
+@pytest.mark.timeout(240)
+def test_commands_where_nobody_leads_say_what_is_waited_for(tmp_path):
+    """They said that b follows and b leads, that asking is not available in this version, and,
+    without an arbiter, that what was asked may have happened."""
+    server = Etcd(tmp_path)
+    server.start()
+    try:
+        with machines(tmp_path, server.url, "a", "b", "c") as nodes, booted(nodes):
+            a, b, c = nodes
+            wait_until(lambda: len(answer(a, "replica", "status")[1]["members"]) > 2, WAIT_S)
+            for one in (c, b, a):
+                assert hms_command(one, "down", "--now")[0] == 0
+            assert hms_command(a, "boot")[0] == 0
+
+            def waits():
+                code, told = answer(a, "replica", "status")
+                (row,) = told["replicas"]
+                told = row["waits_for"], row["fault"]
+                lease = "a has the lease, and leads when enough copies promise"
+                return code == 1 and told == ("the promises of 2 copies", lease)
+
+            wait_until(waits, WAIT_S)
+            code, said = hms_command(a, "queue", "list")
+            assert (code, "stands by, and waits for " in said) == (1, True), said
+            assert "HMS-5072" not in said
+            code, said = hms_command(a, "switchover")
+            assert (code, said[:8]) == (1, "HMS-5073"), said
+            server.stop()
+            code, said = hms_command(a, "switchover")
+            assert (code, said[:8], "HMS-5060" in said) == (1, "HMS-5073", True), said
+            server.start()
+    finally:
+        server.stop()
 
 
 @pytest.mark.timeout(240)

@@ -130,7 +130,10 @@ class Leadership:
         is_led = standing.leader is not None and now.primary != self.me
         self.leader = now.primary if is_led else "", now.epoch
         if mine is None:
-            return Follow(now.primary, f"{now.primary} (epoch {now.epoch}, whose log it gets)")
+            who = f"{now.primary} (epoch {now.epoch}"
+            if not now.primary:
+                who = f"{' or '.join(one.name for one in now.members)} (which has not led yet"
+            return Follow(now.primary, f"{who}, whose log it gets)")
         if standing.leader is not None:
             return Follow(now.primary, f"{now.primary} (epoch {now.epoch})")
         preferred = "" if ended is not None else standing.preferred
