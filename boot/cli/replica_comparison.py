@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hms.boot.cli.replica_repair import node_with_replicas, own_copy
+from hms.boot.cli.replica_repair import check_there, node_with_replicas, own_copy
 from hms.boot.cli.target import Target, target_options
 from hms.boot.counts import counted
 
@@ -38,6 +38,7 @@ def verify(target: Target, timeout_s: float) -> None:
     from hms.boot.replicating import make_arbiter  # noqa: PLC0415
 
     config, node = node_with_replicas(target)
+    check_there(node)
     arbiter = make_arbiter(config, node)
     try:
         primary = PrimaryQuestions(arbiter, config, node, timeout_s)

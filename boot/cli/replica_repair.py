@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
     from hms.server.arbiter import Configuration, Standing
 
-__all__ = ["node_with_replicas", "own_copy", "repair", "standing_of"]
+__all__ = ["check_there", "node_with_replicas", "own_copy", "repair", "standing_of"]
 
 LOOK_S = 0.1
 
@@ -42,6 +42,7 @@ def repair(target: Target, yes: bool, timeout_s: float) -> None:
             feature=f"hms replica repair at {node.replica}, which leads,",
             instead="Run hms switchover: then this machine follows, and repairs itself.",
         )
+    check_there(node)
     if said["copy"].startswith("went back"):
         if process is not None:
             raise NodeRunning(node=node.name, pid=process)
@@ -89,6 +90,23 @@ def own_copy(node: "Node", now: "Configuration | None") -> dict[str, Any]:
     else:
         words = "counts" if mine is not None else "does not count"
     return {"copy": words, "damage": damage}
+
+
+def check_there(node: "Node") -> None:
+    """ReplicaUnknown where this machine has no copy, as its disk was replaced."""
+    from hms.errors.catalogue import ReplicaUnknown  # noqa: PLC0415 - not for --help
+    from hms.server.replicas.copy_state import read_state  # noqa: PLC0415
+    from hms.store.journal.disk import REAL_DISK  # noqa: PLC0415
+    from hms.store.journal.segment_walk import all_files  # noqa: PLC0415
+
+    me = node.replica or ""
+    if read_state(REAL_DISK, node.store, me) is not None:
+        return
+    if node.store.is_dir() and all_files(REAL_DISK, node.store):
+        detail = f"{node.store} holds a log that is none"
+    else:
+        detail = f"{node.store} is empty: hms boot gets the whole log"
+    raise ReplicaUnknown(replica=me, detail=detail)
 
 
 def node_with_replicas(target: Target) -> "tuple[Config, Node]":

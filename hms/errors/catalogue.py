@@ -1517,8 +1517,9 @@ class ReplicaWentBack(TpSystem):
         "are known"
     )
     cure_text: ClassVar[str] = (
-        "It was restored from a backup, or its disk was exchanged. Move its store away and "
-        "boot: it gets the log as a new copy."
+        "It was restored from a backup, or its disk was exchanged, or another process has "
+        "the same copy. `hms replica repair` moves its store aside; then boot: it gets the "
+        "log as a new copy."
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,6 +128,25 @@ def test_a_standby_is_listed_shown_and_stopped_and_one_that_leads_is_not(tmp_pat
             assert (code, why in said) == (1, True), said
         with connect(a) as connection:
             assert connection.administer("status")["role"] == "active"
+
+
+@pytest.mark.timeout(240)
+def test_a_machine_whose_disk_was_replaced_is_told_of_its_new_copy(tmp_path, etcd):
+    """It was told of the one that was lost, so it was away for as long as the other one led. While
+    it has none, commands say to boot it; a traceback was all that one of them said."""
+    with machines(tmp_path, etcd.url, "a", "b") as (a, b), booted([a, b]):
+        wait_until(lambda: in_sync(b), WAIT_S)
+        assert hms_command(b, "down", "--now")[0] == 0
+        shutil.rmtree(b.store)
+        for what in ("repair", "verify"):
+            code, said = hms_command(b, "replica", what)
+            assert (code, said[:18], "hms boot" in said) == (1, "HMS-5067 replica b", True), said
+        assert hms_command(b, "boot")[0] == 0
+
+        wait_until(lambda: in_sync(b), WAIT_S)
+        wait_until(lambda: hms_command(b, "replica", "status")[0] == 0, WAIT_S)
+        rows = answer(a, "replica", "status")[1]["replicas"]
+        assert [row["replica"] for row in rows] == ["a", "b"]
 
 
 @pytest.mark.timeout(240)

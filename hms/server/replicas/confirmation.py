@@ -411,12 +411,15 @@ class Confirmation:
     # for operators
 
     def describe(self, now_s: float) -> list[dict[str, object]]:
-        """Each copy."""
+        """Each copy; of one that another one replaced nothing is told."""
         ids = {one.copy_id for one in self.now.members}
+        names = {one.name for one in self.now.members}
         rows: list[dict[str, object]] = []
         for copy_id, peer in self._peers.items():
             is_here = self.is_heard(copy_id, now_s)
             is_whole = peer.is_whole and is_here
+            if not is_here and copy_id not in ids and peer.name in names:
+                continue  # another copy is in its place: its disk was replaced
             rows.append(
                 {
                     "replica": peer.name,

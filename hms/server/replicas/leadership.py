@@ -118,7 +118,8 @@ class Leadership:
         mine = self.member_of(now)
         known = self._known_start(now, mine)
         if self.start < known or (self.start == known and not self._is_known):
-            raise ReplicaWentBack(replica=self.me, here=self.start, known=known)
+            before = self.start - (not self._is_known)  # this start is not counted yet
+            raise ReplicaWentBack(replica=self.me, here=before, known=known)
         if self.promised > now.epoch:
             raise ArbiterWentBack(endpoint=self.me, now=now.epoch, seen=self.promised)
         self._is_known = True

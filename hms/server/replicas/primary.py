@@ -1045,7 +1045,8 @@ class Primary:
             self._send(route, self._digested(said))
             return
         with self._changed:
-            row = next((one for one in self._rows() if one["replica"] == name), {})
+            rows = [one for one in self._rows() if one["replica"] == name]
+            row = max(rows, key=lambda one: bool(one["is_heard"]), default={})  # a lost disk's last
             confirmed = self._place
         self._send(
             route,
