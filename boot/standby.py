@@ -31,7 +31,15 @@ from hms.errors.tree import HmsError
 from hms.server.replicas.orders import Ordered
 from hms.store.interface import Store
 from hms.store.journal.disk import PRIVATE_DISK, Disk
-from hms.store.shared import Generations, Heartbeat, check_mount, fenced, generation_of, time_in
+from hms.store.shared import (
+    Generations,
+    Heartbeat,
+    check_layout,
+    check_mount,
+    fenced,
+    generation_of,
+    time_in,
+)
 
 __all__ = ["Taken", "take_store"]
 
@@ -104,6 +112,8 @@ def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool)
     """Open the store of a node; waits: until it is to be had, else StoreLocked says who has it."""
     told = _Told(node, ready_fd)
     try:
+        if node.database is None:
+            check_layout(node.store, is_shared=node.shared)
         if node.replica is not None:
             return _led(config, node, told)
         if node.shared and node.database is None:

@@ -109,6 +109,7 @@ def _tell_nobody(done: int, total: int) -> None:
 def _subject(target: Target, seals: Callable[["Manifest | None"], int]) -> "Subject":
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.boot.compose import hms_version  # noqa: PLC0415 - the same
+    from hms.boot.log_folder import log_folder  # noqa: PLC0415 - the same
     from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - the same
     from hms.history.backups.backup_creation import Subject  # noqa: PLC0415 - the same
 
@@ -119,7 +120,9 @@ def _subject(target: Target, seals: Callable[["Manifest | None"], int]) -> "Subj
             feature="hms backup of a database store",
             instead="Use the database's own tools, and copy store/files with it.",
         )
-    return Subject(node.store, node.name, seals, CronCalendar(), hms_version(), (config.path,))
+    return Subject(
+        log_folder(node), node.name, seals, CronCalendar(), hms_version(), (config.path,)
+    )
 
 
 @backup.command()

@@ -116,9 +116,11 @@ def node_with_replicas(target: Target) -> "tuple[Config, Node]":
     config = target.config()
     node = config.node(target.node_name)
     if node.replica is None:
+        instead = "Add [arbiter] and a [replica.NAME] for each copy to hms.conf."
+        if node.shared or node.database is not None:
+            instead = "hms down on the machine that has the store has one that stands by take over."
         raise NotSupported(
-            feature=f"hms replica for {node.name}, which has none",
-            instead="Add [arbiter] and a [replica.NAME] for each copy to hms.conf.",
+            feature=f"a move or a copy of {node.name}, which has no replicas,", instead=instead
         )
     return config, node
 

@@ -61,9 +61,10 @@ def stop(target: Target, timeout_s: float) -> None:
     ends as with hms down. Without --node all that wait are ended."""
     config = _config(target)
     waiting = [node for node in target.nodes(config) if _waiting(node) is not None]
-    instead = "hms switchover has another machine lead; hms down stops it."
+    moves = "hms switchover has another machine lead; hms down stops it."
     for node in waiting or target.nodes(config)[:1]:
-        _required(node, "stop", instead)
+        down = "hms down stops it, and one that stands by takes over."
+        _required(node, "stop", down if node.replica is None else moves)
         process = end_node(node, is_prompt=False, timeout_s=timeout_s)
         said = {"node": node.name, "pid": process.pid, "stopped": True}
         target.say(f"{node.name} waits no more (process {process.pid})", said)

@@ -270,7 +270,9 @@ def _path(target: Target, path: Path | None) -> Path:
             feature=f"hms store on {node.name}, which keeps its messages in a database,",
             instead="Check and back up that database with its own tools; a boot reads it whole.",
         )
-    return node.store
+    from hms.boot.log_folder import log_folder  # noqa: PLC0415 - not for --help
+
+    return log_folder(node)
 
 
 def _tell(target: Target, done: "Salvaged") -> None:

@@ -104,11 +104,11 @@ class Target:
         node = self.config().node(self.node_name)
         if (role := role_of(node, pid)) is None:
             return ""
-        tells = "hms standby list" if node.replica is None else "hms replica status"
-        return (
-            f"nobody leads {node.name} that is reached from here; its process {pid} stands by, and "
-            f"waits for {role['waits_for']}; {tells} tells more"
-        )
+        who, tells = f"nobody leads {node.name}", "hms replica status"
+        if node.replica is None:
+            who, tells = f"another machine has the store of {node.name}", "hms standby list"
+        here = f"its process {pid} stands by here, and waits for {role['waits_for']}"
+        return f"{who}; {here}; {tells} tells more"
 
     def administer(self, verb: str, **arguments: Any) -> Any:
         """The node's answer to an operator's command, as plain data."""

@@ -9,6 +9,7 @@ from typing import Any
 from hms.boot.doctor.disk_probe import folder_of
 from hms.boot.doctor.findings import Check, Finding, Patient, Verdict, found
 from hms.boot.entries import Node
+from hms.boot.log_folder import log_folder
 from hms.boot.monitoring.health import health_of
 from hms.errors.tree import HmsError
 
@@ -76,7 +77,7 @@ def _time_zones(patient: Patient) -> Finding:
 
 def _steps(patient: Patient) -> Finding:
     """What was written has a time behind us, unless the clock went back."""
-    newest = max((_changed_s(path) for path in patient.node.store.glob("*.log")), default=0.0)
+    newest = max((_changed_s(path) for path in log_folder(patient.node).glob("*.log")), default=0.0)
     ahead_s = newest - patient.machine.clocks()[0]
     why = "the node's time stands still until the clock is there again: nothing expires or is due"
     if ahead_s > AHEAD_S:

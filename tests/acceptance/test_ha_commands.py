@@ -206,7 +206,7 @@ def test_commands_where_nobody_leads_say_what_is_waited_for(tmp_path):
 
             wait_until(waits, WAIT_S)
             code, said = hms_command(a, "queue", "list")
-            assert (code, "stands by, and waits for " in said) == (1, True), said
+            assert (code, "stands by here, and waits for " in said) == (1, True), said
             assert "HMS-5072" not in said
             code, said = hms_command(a, "switchover")
             assert (code, said[:8]) == (1, "HMS-5073"), said

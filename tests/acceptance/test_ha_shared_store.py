@@ -236,3 +236,62 @@ def test_two_processes_try_a_folder_as_two_machines_would(tmp_path):
         assert (one["faults"], one["take_over_lost"], one["locks"]) == ([], 0, "hold")
         assert one["take_over_confirmed"] >= 20
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_that_was_not_shared_is_not_hidden_by_an_empty_one(tmp_path):
+    """With shared = true a node began an empty log in gen.1, beside its messages; back, the same. A
+    backup that was restored was not seen either. Moved as the error says, they are there."""
+    store = tmp_path / "store"
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    alone = TestNode(tmp_path / "a", store, {"hms": QUEUES}, (), (), ())
+    shared = TestNode(tmp_path / "b", store, config(), (), (), ())
+    with ended([alone, shared]):
+        alone.boot()
+        with connect(alone) as connection, connection.session() as session:
+            session.producer("orders").send(b"kept")
+        alone.stop()
+
+        with pytest.raises(hms.BootFailed, match=r"HMS-5006.*make the folder gen\.1 in it"):
+            shared.boot()
+        move(store, store / "gen.1")
+        shared.boot()
+        with connect(shared) as connection, connection.session() as session:
+            session.producer("orders").send(b"shared")
+        shared.stop()
+        (own,) = store.iterdir()
+        with pytest.raises(hms.BootFailed, match=rf"HMS-5006.*what is in {own.name} to it"):
+            alone.boot()
+        move(own, store)
+        own.rmdir()
+        alone.boot()
+
+        assert bodies(alone) == [b"kept", b"shared"]
+
+
+def move(source, to):
+    """All that is in a folder, as an operator does."""
+    files = list(source.iterdir())
+    to.mkdir(exist_ok=True)
+    for one in files:
+        one.rename(to / one.name)
+
+
+def test_commands_on_a_store_find_it_where_it_is_shared(tmp_path):
+    """They read the folder above, in which there is no log, and a backup failed after half a
+    minute."""
+    with machines(tmp_path, "a") as (one,):
+        one.boot()
+        with connect(one) as connection, connection.session() as session:
+            session.producer("orders").send(b"in the backup")
+        code, said = hms_command(one, "switchover")
+        assert (code, "hms down on the machine that has the store" in said) == (1, True), said
+        code, said = hms_command(one, "backup", "create", "--to", str(tmp_path / "backups"))
+        assert (code, "1 messages wait" in said) == (0, True), said
+        one.stop()
+        code, said = hms_command(one, "store", "verify")
+        assert (code, "is GOOD" in said) == (0, True), said
+        code, said = hms_command(one, "store", "version")
+        assert (code, "no segments" in said) == (0, False), said
+        code, said = hms_command(one, "store", "salvage", "--to", str(tmp_path / "new"), "--yes")
+        assert (code, "nothing is dropped" in said) == (0, True), said

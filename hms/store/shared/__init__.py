@@ -12,7 +12,7 @@ copied those that were not sealed. Lock and beat decide only when a standby trie
 """
 
 from hms.store.shared.disk import SHARED_DISK, fenced
-from hms.store.shared.generations import Generations, generation_of, present_folder
+from hms.store.shared.generations import Generations, check_layout, generation_of, present_folder
 from hms.store.shared.heartbeat import Heartbeat, time_in
 from hms.store.shared.mounts import check_mount
 
@@ -20,6 +20,7 @@ __all__ = [
     "SHARED_DISK",
     "Generations",
     "Heartbeat",
+    "check_layout",
     "check_mount",
     "fenced",
     "generation_of",

@@ -11,7 +11,7 @@ from hms.store.journal.lock import LOCK_NAME
 from hms.store.journal.segment import SPARE_NAME
 from hms.store.journal.segment_walk import LOG_SUFFIX, segment_file, segment_numbers
 
-__all__ = ["BEAT_NAME", "Generations", "Seen", "generation_of", "present_folder"]
+__all__ = ["BEAT_NAME", "Generations", "Seen", "check_layout", "generation_of", "present_folder"]
 
 BEAT_NAME: Final = "BEAT"
 COPY_NAME: Final = "copy.tmp"
@@ -44,6 +44,22 @@ def _present(base: Path, disk: Disk = REAL_DISK) -> int:
         return max((generation_of(Path(name)) for name in disk.list_dir(base)), default=0)
     except FileNotFoundError:
         return 0
+
+
+def check_layout(base: Path, *, is_shared: bool, disk: Disk = REAL_DISK) -> None:
+    """StoreUnavailable for the log of a node that was shared, and is not by now, or the other way
+    round: a boot would not see it, and begin an empty one."""
+    number = _present(base, disk)
+    try:
+        is_alone = bool(segment_numbers(disk, base, LOG_SUFFIX))
+    except FileNotFoundError:
+        is_alone = False
+    if is_shared and is_alone and not number:
+        detail = "it holds a log that is not shared: make the folder gen.1 in it and move all else "
+        raise StoreUnavailable(path=str(base), detail=f"{detail}there, or leave shared out")
+    if not is_shared and number and not is_alone:
+        detail = f"it holds a shared log: set shared = true, or move what is in gen.{number} to it"
+        raise StoreUnavailable(path=str(base), detail=detail)
 
 
 class Generations:
