@@ -8,7 +8,7 @@ from typing import Any, Self
 import click
 
 from hms.boot.cli.cells import timed, written_time
-from hms.boot.cli.target import HEALTH_TELLS, Target, show_values, target_options
+from hms.boot.cli.target import HEALTH_TELLS, Target, interruptible, show_values, target_options
 from hms.boot.cli.values import value_options
 from hms.boot.counts import counted
 from hms.boot.entries import Config, Node
@@ -70,7 +70,8 @@ def boot(
             raise click.UsageError("--foreground runs one node: name it with --node")
         run_in_foreground(config, nodes[0], start, standby=standby)
     for node in nodes:
-        with _Bar(node) as bar:
+        goes_on = f"{node.name}, where it was begun, boots on: hms status tells of it"
+        with _Bar(node) as bar, interruptible(goes_on):
             process = boot_node(config, node, start, timeout_s, bar.show, standby=standby)
         if waiting := role_of(node, process.pid):
             what = f"{node.name} stands by (process {process.pid})"
@@ -139,7 +140,8 @@ def down(target: Target, is_prompt: bool, timeout_s: float) -> None:
     nodes = target.nodes(target.config())
     running = [node for node in nodes if find(node)] or nodes[:1]
     for node in running:
-        process = end_node(node, is_prompt=is_prompt, timeout_s=timeout_s)
+        with interruptible(f"{node.name}, where it was told, stops: hms status tells when it has"):
+            process = end_node(node, is_prompt=is_prompt, timeout_s=timeout_s)
         said = {"node": node.name, "pid": process.pid, "stopped": True}
         target.say(f"{node.name} is stopped (process {process.pid})", said)
 

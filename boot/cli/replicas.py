@@ -1,7 +1,7 @@
 """hms replica: copies of a node's log on several machines."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +12,7 @@ from hms.boot.cli.cells import timed
 from hms.boot.cli.replica_comparison import verify
 from hms.boot.cli.replica_repair import node_with_replicas, own_copy, repair, standing_of
 from hms.boot.cli.tables import WATCH, again_and_again
-from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.target import Target, interruptible, show_table, show_values, target_options
 
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
@@ -62,7 +62,7 @@ def add(target: Target, name: str, timeout_s: float) -> None:
 
     config, node = _node(target)
     goes_on = f"hms replica status tells when {name} has the whole log; it counts then"
-    with closing(make_arbiter(config, node)) as arbiter, _interrupted(goes_on):
+    with closing(make_arbiter(config, node)) as arbiter, interruptible(goes_on):
         target.administer("replica.add", name=name)
         is_async = name in config.replicas and config.replicas[name].mode == "ASYNC"
 
@@ -138,20 +138,10 @@ def promote(target: Target, name: str, is_lossy: bool, is_agreed: bool, timeout_
     if detail:
         raise TakeOverRefused(replica=name, node=node.name, detail=detail)
     goes_on = "hms replica status tells who leads; until it was agreed to, nothing was changed"
-    with closing(make_arbiter(config, node)) as arbiter, _interrupted(goes_on):
+    with closing(make_arbiter(config, node)) as arbiter, interruptible(goes_on):
         now = Promotion(arbiter, config, node, is_waiting, agrees).run(timeout_s)
     said = {"node": node.name, "primary": now.primary, "epoch": now.epoch}
     target.say(f"{now.primary} leads {node.name} in epoch {now.epoch}", said)
-
-
-@contextmanager
-def _interrupted(goes_on: str) -> Iterator[None]:
-    """What Ctrl-C does not end: it was ordered, and the node does it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo(f"interrupted: {goes_on}", err=True)
-        click.get_current_context().exit(1)
 
 
 def _not_here(config: "Config", node: "Node", name: str) -> str:
@@ -296,7 +286,7 @@ def switchover(
     moves_to = to
     lost: ConnectionLost | None = None
     goes_on = "a move that was begun goes on; hms status tells of it (drains_for, move_waits_for)"
-    with closing(make_arbiter(config, node)) as arbiter, _interrupted(goes_on):
+    with closing(make_arbiter(config, node)) as arbiter, interruptible(goes_on):
         if target.address is None and is_standing_by(node):
             asked = SwitchOver(to, is_forced, drain_s, apply_s)
             moves_to, before = switch_over(arbiter, config, node, asked, patience_s)

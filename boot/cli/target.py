@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Target",
     "address_and_store",
+    "interruptible",
     "show_table",
     "show_values",
     "store_of",
@@ -127,6 +128,16 @@ class Target:
             raise click.UsageError("--all-nodes is each node of hms.conf: name none")
         config = self.config()
         return [replace(self, node_name=n, is_one_of_many=True) for n in config.nodes]
+
+
+@contextmanager
+def interruptible(goes_on: str) -> Iterator[None]:
+    """What Ctrl-C does not end: it was ordered, and the node does it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {goes_on}", err=True)
+        click.get_current_context().exit(1)
 
 
 def address_and_store(path: Path) -> tuple[str, Path]:

@@ -169,7 +169,25 @@ def test_a_command_that_is_interrupted_says_what_goes_on_without_it(tmp_path, et
                 assert (command.returncode, said.startswith(told)) == (1, True), said
                 session.commit()
             wait_until(lambda: answer(b, "replica", "status")[1]["primary"] == "b", WAIT_S)
-            hms_command(b, "down", "--now")
+            wait_until(lambda: answer(b, "status")[1]["role"] == "active", WAIT_S)
+            pid = answer(b, "status")[1]["pid"]
+            os.kill(pid, signal.SIGSTOP)  # it cannot end meanwhile
+            try:
+                with interruptible(b, "down", "--now") as command:
+                    wait_until(lambda: is_told_to_end(pid), WAIT_S)
+                    command.send_signal(signal.SIGINT)
+                    _, said = command.communicate(timeout=WAIT_S)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            told = "interrupted: node1, where it was told, stops: hms status tells when it has\n"
+            assert (command.returncode, said) == (1, told)
+            wait_until(lambda: hms_command(b, "status")[0], WAIT_S)
+
+
+def is_told_to_end(pid):
+    """Whether SIGTERM waits for a process that is stopped."""
+    words = Path(f"/proc/{pid}/status").read_text().split()
+    return bool(int(words[words.index("ShdPnd:") + 1], 16) & 1 << signal.SIGTERM - 1)
 
 
 @contextmanager
