@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from hms.boot.entries import Config, Node
+from hms.boot.primary_questions import refuse_unknown_key
 from hms.boot.replicating import endpoint_of, group_of
 from hms.errors.catalogue import (
     ArbiterUnavailable,
@@ -57,6 +58,7 @@ def switch_over(
         while time.monotonic() < until:
             link.wait(LOOK_S)
             link.is_lost()  # else its event would end each wait at once
+            refuse_unknown_key(link, group)
             for parts in link.received():
                 envelope, data = decode(parts)
                 if isinstance(envelope.said, OrderDone):

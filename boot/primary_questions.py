@@ -7,16 +7,24 @@ from typing import Final, TypeVar
 
 from hms.boot.entries import Config, Node
 from hms.boot.replicating import await_leader, endpoint_of, group_of
-from hms.errors.catalogue import NotSupported, ReplicasNotBegun, RequestTimeout
+from hms.errors.catalogue import LinkKeyError, NotSupported, ReplicasNotBegun, RequestTimeout
 from hms.server.arbiter import Arbiter
 from hms.server.replicas.frames import Said, decode
-from hms.server.replicas.link import FollowerSocket
+from hms.server.replicas.link import FollowerSocket, Group
 
-__all__ = ["PrimaryQuestions"]
+__all__ = ["PrimaryQuestions", "refuse_unknown_key"]
 
 AGAIN_S: Final = 1.0
 """One that has just begun to lead does not answer at once."""
 S = TypeVar("S", bound=Said)
+
+
+def refuse_unknown_key(link: FollowerSocket, group: Group) -> None:
+    """LinkKeyError where the machine that leads does not know this one's key."""
+    if link.refuses_key():
+        them, me = link.primary, group.me
+        detail = f"{them} refuses that of {me}: public_key of [replica.{me}] is another one there"
+        raise LinkKeyError(detail=detail)
 
 
 class PrimaryQuestions:
@@ -57,6 +65,7 @@ class PrimaryQuestions:
                 self._link.say(self.now.log, self._group.me, 0, said)
             self._link.wait(min(AGAIN_S, until - now_s))
             self._link.is_lost()  # else its event would end each wait at once
+            refuse_unknown_key(self._link, self._group)
             for parts in self._link.received():
                 found = decode(parts)[0].said
                 if isinstance(found, answer) and fits(found):

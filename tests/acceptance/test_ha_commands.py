@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hms.server.links.keys import make_key_file
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
 from tests.acceptance.ha_rig import QUEUES, WAIT_S, begin_copies, connect, ended, hms_command
@@ -403,3 +404,37 @@ def test_the_certificates_of_an_arbiter_are_part_of_its_check(tmp_path):
             assert (code, [row["check"] for row in found]) == (1, ["reach"]), found
     finally:
         server.stop()
+
+
+@pytest.mark.timeout(240)
+def test_a_machine_whose_key_is_refused_says_so_and_comes_when_it_is_known(tmp_path, etcd):
+    """What it said over a connection that was refused waited for good: commands hung, and its
+    process, so that the machine was away also when the other one had been mended."""
+    with machines(tmp_path, etcd.url, "a", "b") as (a, b):
+        keys = {one: make_key_file(one.folder / "link.key") for one in (a, b)}
+        files = {one: one.config_file.read_text() for one in (a, b)}
+        other = make_key_file(tmp_path / "other.key")
+
+        def know(one, key_of_b):
+            told = files[one]
+            for each, key in ((a, keys[a]), (b, key_of_b)):
+                lines = f'key_file = "{each.folder}/link.key"\npublic_key = "{key}"\n'
+                head = f"[replica.{each.folder.name}]\n"
+                assert head in told
+                told = told.replace(head, head + lines)
+            one.config_file.write_text(told)
+
+        know(a, other)
+        know(b, keys[b])
+        with booted([a, b]):
+            told = "a to know the key of b"
+            wait_until(lambda: told in hms_command(b, "status")[1], WAIT_S)
+            for words in (("replica", "verify"), ("switchover",)):
+                code, said = hms_command(b, *words)
+                assert (code, said[:8]) == (1, "HMS-1017"), said
+            assert "HMS-1017" in answer(b, "replica", "status")[1]["replicas"][0]["fault"]
+            assert hms_command(a, "down", "--now")[0] == 0
+            know(a, keys[b])
+            assert hms_command(a, "boot")[0] == 0
+
+            wait_until(lambda: in_sync(b), WAIT_S)

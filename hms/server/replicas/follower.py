@@ -190,6 +190,8 @@ class Follower:
         """The primary that was joined tells its time, so it knows that there are clocks."""
         self._unanswered = 0
         """So many times it has joined since a primary answered."""
+        self._refusal = ""
+        """What is to be done, where the primary does not know this copy's key."""
         self._is_lost = False
         """The connection to the primary ended, as it does when its process ends."""
         self._is_told = False
@@ -327,7 +329,7 @@ class Follower:
         is_new = is_led and self._leadership.is_later(now.epoch)
         self._is_told = is_new or action.primary != now.primary
         if action.primary != self._group.me:  # else its own lease, of a life before, is to end
-            self._waits(action.why)
+            self._waits(self._refusal or action.why)
         self._follow(action.primary)
         return None
 
@@ -414,6 +416,12 @@ class Follower:
             since_s = max(since_s, self._alone_s)  # it has left, and says when its lease is free
         if is_same and self._clock_s() - since_s < self._beats_s:
             return
+        is_refused = self._link is not None and is_same and self._link.refuses_key()
+        me = self._group.me
+        refusal = f"{primary} to know the key of {me}: [replica.{me}] there has another one"
+        self._refusal = refusal if is_refused else ""
+        if is_refused:
+            self._waits(refusal)
         self._hang_up()
         self._link = self._make_link(self._group, primary)
         self._join()
@@ -585,7 +593,7 @@ class Follower:
             raise ReplicaFrameBad(detail=f"its epoch {envelope.epoch} is below {me.promised}")
         if me.promised != promised:
             self._promise()
-        self._heard_s, self._is_lost = self._clock_s(), False
+        self._heard_s, self._is_lost, self._refusal = self._clock_s(), False, ""
         me.heard(self._heard_s)
 
     def _promised(self, epoch: int) -> Promised:

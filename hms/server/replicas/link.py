@@ -114,6 +114,9 @@ class FollowerLink(Protocol):
     def is_lost(self) -> bool:
         """The connection has ended since this was asked."""
 
+    def refuses_key(self) -> bool:
+        """That machine does not know the key of this one, as far as is_lost() has seen."""
+
     def close(self) -> None:
         """No more."""
 
@@ -236,8 +239,10 @@ class FollowerSocket(_Link):
             self._guard.introduce(self.socket, peer.public_key)
         self.socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS[0])
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS[1])
-        self._is_up = False
-        self._monitor = self.socket.get_monitor_socket(zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED)
+        self._is_up = self._is_refused = False
+        """_is_refused: that machine does not know our key, and hears nothing over this socket."""
+        events = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+        self._monitor = self.socket.get_monitor_socket(events)
         self.poller.register(self._monitor, zmq.POLLIN)
         self.socket.connect(peer.address)
 
@@ -246,11 +251,18 @@ class FollowerSocket(_Link):
         when the process ends, so a crash is noticed before its silence."""
         return self._monitor in self._ready and self._hears_end()
 
+    def refuses_key(self) -> bool:
+        """See FollowerLink."""
+        return self._is_refused
+
     def _hears_end(self) -> bool:
         is_lost = False
         with suppress(zmq.Again):
             while True:
                 told = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+                if told["event"] == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+                    self._is_refused = True
+                    continue  # that machine did not end
                 self._is_up = told["event"] == zmq.EVENT_CONNECTED
                 is_lost = is_lost or not self._is_up
         return is_lost
@@ -273,7 +285,8 @@ class FollowerSocket(_Link):
         return parts
 
     def say(self, log: str, replica: str, start: int, said: Said, epoch: int = 0) -> None:
-        """Tell the primary."""
-        self.socket.send_multipart(
-            [encode(Envelope(FORMAT, log, epoch, replica, start, said)), b""]
-        )
+        """Tell the primary. A socket whose key was refused has nobody to send to any more: what is
+        said there is lost, and who wants an answer connects anew."""
+        parts = [encode(Envelope(FORMAT, log, epoch, replica, start, said)), b""]
+        with suppress(zmq.Again):
+            self.socket.send_multipart(parts, zmq.NOBLOCK)

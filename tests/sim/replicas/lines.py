@@ -36,6 +36,9 @@ class Line:
     def is_lost(self):
         return False
 
+    def refuses_key(self):
+        return False
+
     def close(self):
         self.is_closed = self.is_cut = True
         self.here.clear()
