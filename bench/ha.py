@@ -6,8 +6,8 @@
 
 All copies, their clients and the etcd share this machine: the ratios say what three processes cost
 here, not what three machines do. A stalled copy is one that is stopped (SIGSTOP) when all count.
-RabbitMQ with quorum queues on three nodes is measured beside it where it is installed, as
-`scripts/setup bench` does.
+RabbitMQ with quorum queues on three nodes, and with --failover NATS with a stream of three
+replicas, are measured beside it where they are installed, as `scripts/setup bench` does.
 """
 
 import os
@@ -24,9 +24,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from bench.command import parser, said, show, workloads
-from bench.ha_failover import Gaps, failover
+from bench.ha_failover import failover
+from bench.ha_gaps import Gaps
 from bench.ha_machines import group, wait_for
+from bench.ha_peers import PEERS, peer_failover
 from bench.peers.rabbitmq import RABBITMQ_QUORUM_3
+from bench.peers.server import Peer
 from hms.boot.bench.pairs import Row, compare
 from hms.boot.bench.systems import HMS, HmsSystem, Needs, Running, System
 from hms.store.journal.disk import READ, REAL_DISK
@@ -185,12 +188,16 @@ def _systems(copies: int, *, is_short: bool) -> list[System]:
     found: list[System] = [HMS, Copies(copies), Copies(copies, is_stalled=True)]
     if is_short:
         return found  # three servers of RabbitMQ take a minute to come up
-    if missing := RABBITMQ_QUORUM_3.missing():
-        lacks = f"{', '.join(missing)} is not installed (scripts/setup bench)"
-        said(f"{RABBITMQ_QUORUM_3.name} is skipped: {lacks}")
-    else:
+    if _is_there(RABBITMQ_QUORUM_3):
         found.append(RABBITMQ_QUORUM_3)
     return found
+
+
+def _is_there(peer: Peer) -> bool:
+    """Whether it is installed; it says so where it is not."""
+    if missing := peer.missing():
+        said(f"{peer.name} is skipped: {', '.join(missing)} is not installed (scripts/setup bench)")
+    return not missing
 
 
 def _faults() -> Sequence[str]:
@@ -226,6 +233,9 @@ def main() -> list[Row | CatchUp | Gaps]:
             times, waiting = options.failover or 2, options.waiting
             waiting = min(waiting, 10_000) if options.short else waiting
             found += failover(folder, _faults(), times, waiting, options.lease_s, print)
+            for kind in () if options.short else PEERS:
+                if _is_there(kind.peer):
+                    found += peer_failover(folder, kind, times, waiting, print)
     return found
 
 

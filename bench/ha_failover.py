@@ -5,79 +5,29 @@ loss    its namespace is cut, then all that runs there is killed: nobody is told
 move    hms switchover
 """
 
-import statistics
-import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import hms
+from bench.ha_gaps import BODY, Gaps, Sender
 from bench.ha_machines import WAIT_S, Group, group, wait_for
-from hms.boot.bench.client_pool import BenchFailed
 from tests.acceptance.netns_rig import Lab
 
-__all__ = ["Gaps", "failover", "filled"]
+__all__ = ["failover", "filled"]
 
 QUEUE = "bench"
 FILL_AT_ONCE = 20_000
 
 
-class Gaps(NamedTuple):
-    """What one fault cost, in seconds, each time."""
-
-    fault: str
-    seconds: tuple[float, ...]
-
-    def __str__(self) -> str:
-        known = sorted(self.seconds)
-        p99 = known[-(len(known) // 100) - 1]
-        return (
-            f"{self.fault:6} {len(known):4} times   p50 {statistics.median(known):6.3f} s   "
-            f"p99 {p99:6.3f} s   longest {known[-1]:6.3f} s"
-        )
-
-
-class _Sender(threading.Thread):
-    """Sends one message after the other, and knows when each was confirmed."""
-
-    def __init__(self, machines: Group) -> None:
-        super().__init__(daemon=True)
-        self._connection = machines.connect(request_timeout_s=WAIT_S)
-        self.times: list[float] = []
-        self.fault: BaseException | None = None
-        self._is_over = False
-        self.start()
-
-    def run(self) -> None:
-        try:
-            with self._connection.session() as session:
-                producer = session.producer(QUEUE)
-                while not self._is_over:
-                    producer.send(b"x" * 256)
-                    self.times.append(time.monotonic())
-        except BaseException as fault:  # noqa: BLE001 - told where it is waited for
-            self.fault = fault
-
-    def first_after(self, at_s: float) -> float:
-        """When the first send was confirmed behind that time."""
-        wait_for(lambda: self.fault or self.times[-1:] > [at_s], "a confirmed send")
-        if self.fault is not None:
-            raise BenchFailed(f"a client got {self.fault}")
-        return next(one for one in self.times if one > at_s)
-
-    def longest_since(self, at_s: float) -> float:
-        """The longest time between two confirmations from then on."""
-        known = [one for one in self.times if one >= at_s]
-        return max(b - a for a, b in pairwise(known))
-
-    def end(self) -> None:
-        """Stop, and close."""
-        self._is_over = True
-        self.join(WAIT_S)
-        self._connection.close()
+@contextmanager
+def _client(machines: Group) -> Iterator[Callable[[], object]]:
+    """One that knows all machines."""
+    with machines.connect(request_timeout_s=WAIT_S) as connection, connection.session() as session:
+        producer = session.producer(QUEUE)
+        yield lambda: producer.send(BODY)
 
 
 def filled(machines: Group, waiting: int, size: int = 1024) -> None:
@@ -116,8 +66,8 @@ def failover(
 
 
 def _once(machines: Group, fault: str) -> float:
-    sender = _Sender(machines)
-    wait_for(lambda: len(sender.times) >= 20 or sender.fault, "the sender")
+    sender = Sender(_client(machines))
+    sender.await_sends(20)
     leader = machines.leader
     begun_s = time.monotonic()
     if fault == "move":

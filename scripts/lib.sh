@@ -194,6 +194,7 @@ prepare_peers() {
     local PATH="$PATH:/usr/sbin:/sbin"
     command -v etcd >/dev/null || prepare_etcd
     command -v rabbitmq-server >/dev/null || install_idle rabbitmq-server
+    command -v nats-server >/dev/null || install_idle nats-server
 }
 
 # Debian's packages of servers start one for the machine unless they are told not to.

@@ -15,6 +15,7 @@ __all__ = [
     "RABBITMQ_QUORUM",
     "RABBITMQ_QUORUM_3",
     "key_arguments",
+    "server_settings",
 ]
 
 EXCHANGE = "benchnews"
@@ -44,14 +45,14 @@ class Rabbit(Peer):
             for port in ports:
                 own = folder / str(port)
                 own.mkdir()
-                told = env | _settings(own, port, ports)
+                told = env | server_settings(own, port, ports)
                 pids.insert(0, stack.enter_context(served([server], own, port, env=told)).pid)
             if needs.subscriptions:
                 _subscribe(ports[0], needs)
             yield Running(str(ports[0]), tuple(pids), self.settings)
 
 
-def _settings(folder: Path, port: int, ports: Sequence[int]) -> dict[str, str]:
+def server_settings(folder: Path, port: int, ports: Sequence[int]) -> dict[str, str]:
     """The environment of one server, whose files it writes."""
     lines = [f"listeners.tcp.1 = {HOST}:{port}"]
     if len(ports) > 1:

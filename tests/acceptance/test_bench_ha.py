@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bench import ha
-from bench.ha_failover import Gaps, failover
+from bench.ha_failover import failover
+from bench.ha_gaps import Gaps
+from bench.ha_peers import PEERS, peer_failover
 from hms.boot.bench.measure import measure
 from hms.boot.bench.workloads import WORKLOADS
 
@@ -33,6 +35,18 @@ def test_a_new_copy_and_the_faults_are_timed(tmp_path):
     assert (crash.fault, move.fault) == ("crash", "move")
     assert 0 < crash.seconds[0] < 60
     assert 0 < move.seconds[0] < 60
+
+
+@pytest.mark.parametrize("kind", PEERS)
+def test_the_faults_of_another_broker_are_timed_where_it_is_installed(kind, tmp_path):
+    """A crash of the leader and a planned move, as ours; else it says what is missing."""
+    if missing := kind.peer.missing():
+        assert "scripts/setup bench" not in missing
+        return
+    crash, move = peer_failover(tmp_path, kind, 1, 100, lambda _line: None)
+    assert (crash.fault, move.fault, crash.system[-2:]) == ("crash", "move", "-3")
+    assert 0 < crash.seconds[0] < 120
+    assert 0 < move.seconds[0] < 120
 
 
 def test_the_percentiles_are_those_of_the_times():
