@@ -1,0 +1,106 @@
+"""Controls of the fault suite: real processes with a mistake in them lose what they had confirmed,
+and the books show it (HA.md §12). The same faults lose nothing where the mistake is not.
+"""
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from faults_rig import NAMES, group_in
+
+from tests.acceptance.ha_rig import WAIT_S, connect
+from tests.support.etcd import Etcd
+from tests.support.project import ROOT
+from tests.support.waiting import wait_until
+
+SENT = 20
+LEASE_S = 3
+WRONG = Path(__file__).with_name("wrong_replica.py")
+BODIES = [b"%d" % number for number in range(SENT)]
+BLOCKED = "nothing is confirmed"
+PROMISES = "waits for the promises of 2 copies"
+
+
+@contextmanager
+def group_with(folder, mistake):
+    """Three machines, each with that mistake; "" for none."""
+    prefix = ["env", f"PYTHONPATH={ROOT}", sys.executable, str(WRONG), mistake]
+    etcd = Etcd(folder)
+    etcd.start()
+    try:
+        endpoints = {name: [etcd.url] for name in NAMES}
+        prefixes = dict.fromkeys(NAMES, prefix if mistake else [])
+        with group_in(folder, endpoints, prefixes, lease_s=LEASE_S) as group:
+            yield group
+    finally:
+        etcd.stop()
+
+
+def lost(group, confirmed):
+    """What was confirmed and is nowhere, when all machines are there."""
+    group.wait_for_all()
+    with connect(*group.nodes.values()) as connection:
+        consumer, found = connection.session().consumer("orders"), set()
+        while (message := consumer.receive(0)) is not None:
+            found.add(bytes(message.body))
+    return set(confirmed) - found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mistake", ["confirmed_by_one_fewer", ""], ids=["wrong", "right"])
+def test_what_one_of_three_has_alone_is_lost_where_it_is_confirmed(tmp_path, mistake):
+    """Both others are away while it is sent, and then it is the one that is lost."""
+    with group_with(tmp_path, mistake) as group:
+        led = group.leader
+        others = [name for name in NAMES if name != led]
+        with connect(group.nodes[led]) as connection:
+            producer = connection.session().producer("orders")
+            producer.send(b"everywhere")
+            group.lose_power(others)
+            sends = [producer.send_async(body) for body in BODIES]
+            seen = group.nodes[led]
+            wait_until(
+                lambda: all(one.done() for one in sends) if mistake else BLOCKED in seen.log,
+                WAIT_S,
+            )
+            confirmed = [b"everywhere"]
+            confirmed += [b for b, one in zip(BODIES, sends, strict=True) if is_confirmed(one)]
+            group.lose_power([led])
+        for name in others:
+            group.nodes[name].boot()
+
+        assert lost(group, confirmed) == (set(BODIES) if mistake else set())
+
+
+def is_confirmed(future):
+    """So far."""
+    return future.done() and future.exception(0) is None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mistake", ["one_promise_too_few", ""], ids=["wrong", "right"])
+def test_a_copy_that_was_away_loses_what_it_lacks_where_it_leads_without_promises(
+    tmp_path, mistake
+):
+    """It comes back before those which have all that was confirmed."""
+    with group_with(tmp_path, mistake) as group:
+        led = group.leader
+        late = next(name for name in NAMES if name != led)
+        with connect(*group.nodes.values()) as connection:
+            producer = connection.session().producer("orders")
+            producer.send(b"everywhere")
+            group.lose_power([late])
+            for body in BODIES:
+                producer.send(body)
+        others = [name for name in NAMES if name != late]
+        group.lose_power(others)
+        one = group.nodes[late]
+        seen = len(one.log)
+        one.boot()
+        # It needs another copy to confirm its first records, and gets one that has more than it.
+        wait_until(lambda: (BLOCKED if mistake else PROMISES) in one.log[seen:], WAIT_S)
+        for name in others:
+            group.nodes[name].boot()
+
+        assert lost(group, [b"everywhere", *BODIES]) == (set(BODIES) if mistake else set())
