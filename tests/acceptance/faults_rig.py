@@ -113,19 +113,22 @@ class Steady(Load):
 
 class Group:
     """Machines a, b and c. endpoints: the arbiter's, as each of them has it; hosts: where other
-    machines find them, with keys when that is no loopback; prefixes: what runs their programs."""
+    machines find them, with keys when that is no loopback; prefixes: what runs their programs;
+    far: names of asynchronous replicas."""
 
-    def __init__(self, folder, endpoints, prefixes, hosts=None, lease_s=LEASE_S):
+    def __init__(self, folder, endpoints, prefixes, hosts=None, lease_s=LEASE_S, far=()):
         domain = {"name": f"faults{next(_groups)}-{os.getpid()}"}
-        replicas = {}
-        for name in NAMES:
+        replicas, self._far = {}, far
+        for name in (*NAMES, *far):
             host = "127.0.0.1" if hosts is None else hosts[name]
             replicas[name] = {"address": f"tcp://{host}:{free_port()}"}
             if hosts is not None:
                 key = folder / f"{name}.key"
                 replicas[name] |= {"key_file": str(key), "public_key": make_key_file(key)}
+        for name in far:
+            replicas[name]["mode"] = "ASYNC"
         self.nodes = {}
-        for name in NAMES:
+        for name in replicas:
             own = folder / name
             own.mkdir()
             node = {"replica": name, "replica_timeout_s": 1}
@@ -169,7 +172,9 @@ class Group:
             if not one.is_running:
                 one.boot()
         said = self.said()
-        return (len(said["members"]), said["failures_survived"]) == (len(NAMES), 1)
+        in_sync = {row["replica"] for row in said["replicas"] if row["state"] == "IN_SYNC"}
+        has_far = in_sync.issuperset(self._far)
+        return has_far and (len(said["members"]), said["failures_survived"]) == (len(NAMES), 1)
 
     def lose_power(self, names):
         """At one instant, as far as one thread can: nobody is left there who could tell that a
@@ -193,9 +198,9 @@ def _children(pid):
 
 
 @contextmanager
-def group_in(folder, endpoints, prefixes, hosts=None, lease_s=LEASE_S):
-    """Three copies that all count."""
-    made = Group(folder, endpoints, prefixes, hosts, lease_s)
+def group_in(folder, endpoints, prefixes, hosts=None, lease_s=LEASE_S, far=()):
+    """Three copies that all count, and those that never do."""
+    made = Group(folder, endpoints, prefixes, hosts, lease_s, far)
     with ended(list(made.nodes.values())):
         made.wait_for_all()
         yield made

@@ -256,7 +256,7 @@ class Confirmation:
         name only the one that joined last: the other may still be heard, and would take its place
         back."""
         found: dict[str, Member] = {}
-        in_order = sorted(self._peers.items(), key=lambda item: item[1].joined_s)
+        in_order = self._in_order_of_joins()
         last = {
             peer.name: copy_id for copy_id, peer in in_order if peer.name not in self.asynchronous
         }
@@ -411,15 +411,16 @@ class Confirmation:
     # for operators
 
     def describe(self, now_s: float) -> list[dict[str, object]]:
-        """Each copy; of one that another one replaced nothing is told."""
+        """Each copy, without those that count no more and that another one of their machine has
+        followed: a disk was replaced."""
         ids = {one.copy_id for one in self.now.members}
-        names = {one.name for one in self.now.members}
+        newest = {peer.name: copy_id for copy_id, peer in self._in_order_of_joins()}
         rows: list[dict[str, object]] = []
         for copy_id, peer in self._peers.items():
             is_here = self.is_heard(copy_id, now_s)
+            if not is_here and copy_id not in ids and copy_id != newest[peer.name]:
+                continue
             is_whole = peer.is_whole and is_here
-            if not is_here and copy_id not in ids and peer.name in names:
-                continue  # another copy is in its place: its disk was replaced
             rows.append(
                 {
                     "replica": peer.name,
@@ -435,6 +436,9 @@ class Confirmation:
         came = {self._me.name, *(peer.name for peer in self._peers.values())}
         rows += [self._absent(name, now_s) for name in sorted(self.asynchronous - came)]
         return rows
+
+    def _in_order_of_joins(self) -> list[tuple[str, _Peer]]:
+        return sorted(self._peers.items(), key=lambda item: item[1].joined_s)
 
     def _absent(self, name: str, now_s: float) -> dict[str, object]:
         """An asynchronous copy that has not come since this one leads; of one that counts its
