@@ -176,22 +176,27 @@ class Rabbit(Servers):
 
         def channel() -> Any:
             if not opened:
-                connection = self._connection()
-                opened.extend((connection, connection.channel()))
+                opened.append(self._connection())
+                opened.append(opened[0].channel())
                 opened[1].confirm_delivery()
             return opened[1]
+
+        def close() -> None:
+            with suppress(pika.exceptions.AMQPError):
+                for connection in opened[:1]:
+                    connection.close()
+            opened.clear()
 
         def send() -> None:
             while True:
                 try:
                     return channel().basic_publish("", _QUEUE, BODY, how)
                 except pika.exceptions.AMQPError:
-                    opened.clear()
+                    close()
                     time.sleep(AGAIN_S)
 
         yield send
-        with suppress(pika.exceptions.AMQPError):
-            opened[0].close()
+        close()
 
     def fill(self, waiting: int) -> None:
         """See Servers."""
