@@ -36,11 +36,9 @@ class HmsDriver:
 
     def _session(self, load: Load) -> Any:
         self._load = load
-        connection = self._stack.enter_context(
-            tool_connection(
-                Connection, self._address, client_name="hms bench", reconnect=False
-            ).open()
-        )
+        made = tool_connection(Connection, self._address, client_name="hms bench", reconnect=False)
+        made.requests.begin_within(load.timeout_s)
+        connection = self._stack.enter_context(made.open())
         ack = hms.AckMode.CLIENT if load.ack_every else hms.AckMode.AUTO
         self._opened = self._stack.enter_context(connection.session(ack=ack))
         return self._opened

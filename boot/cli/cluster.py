@@ -1,11 +1,13 @@
 """hms cluster: who is there, what moves, and how to empty a node."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.errors.catalogue import ConnectionRefused, RequestTimeout
 
 __all__ = ["cluster"]
 
@@ -100,12 +102,16 @@ def drain(target: Target, node: str, off: bool, timeout_s: float) -> None:
     """Move all messages of global queues out of NODE before maintenance; it takes no more until it
     is booted again, or with --off. Exit code 1 when some are left when the time is over."""
     address = target.address or target.config().node(node).listen[0]
-    told = Target(target.path, address, None, target.is_json)
+    told = replace(target, address=address, node_name=None)
     said = told.administer("cluster.drain", is_on=not off)
     until = time.monotonic() + timeout_s
     while not off and said["left"] and time.monotonic() < until:
         time.sleep(LOOK_S)
-        said = told.administer("cluster.drain", is_on=True)
+        try:
+            said = told.administer("cluster.drain", is_on=True)
+        except (ConnectionRefused, RequestTimeout):
+            if told.left_s:
+                raise
     text = f"{node} takes messages again" if off else f"{node} is drained, {said['left']} are left"
     target.say(text, said)
     if not off and said["left"]:

@@ -269,7 +269,9 @@ def _open(target: Target, **options: Any) -> Any:
     from hms.client.profiles.profiled import tool_connection  # noqa: PLC0415 - the same
 
     own = {"reconnect": False, "request_timeout_s": target.timeout_s}
-    return tool_connection(Connection, target.resolve(), **{**own, **options}).open()
+    made = tool_connection(Connection, target.resolve(), **{**own, **options})
+    made.requests.begin_within(target.timeout_s)
+    return made.open()
 
 
 def send_file(

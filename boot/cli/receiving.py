@@ -26,7 +26,7 @@ _TAKING_OPTIONS = (
         type=click.FloatRange(0),
         default=5,
         show_default=True,
-        help="Seconds to wait for each.",
+        help="Seconds to wait for each; for the first with connecting.",
     ),
     click.option("--selector", help='Only messages that fit, such as "Month > 4".'),
     click.option(
@@ -61,6 +61,7 @@ def receive(
     Exit code 1 tells that there was none within the time.
     """
     with target.connection() as connection, _session(connection) as session:
+        connection.requests.begin_within(target.left_s)
         consumer = session.consumer(
             named(queue), selector=selector, prefetch=min(count, PREFETCH_MAX)
         )
@@ -97,6 +98,7 @@ def subscribe(
     with target.connection(**about) as connection, _session(connection) as session:
         wanted = named(f"topic:{topic.removeprefix('topic:')}")
         retained = "NEW" if new_only else "ALL"
+        connection.requests.begin_within(target.left_s)
         subscriber = session.subscriber(
             wanted, durable=durable, selector=selector, scheme=scheme, retained=retained
         )
@@ -144,13 +146,13 @@ def _session(connection: Any) -> Any:
 def _take(
     target: Target, consumer: Any, count: int, timeout_s: float, name: str, folder: Path | None
 ) -> None:
-    taken = 0
-    while taken < count and (message := consumer.receive(timeout_s=timeout_s)) is not None:
+    taken, wait_s = 0, min(timeout_s, target.left_s)
+    while taken < count and (message := consumer.receive(timeout_s=wait_s)) is not None:
         if message.file_info is not None:
             _save(message, folder)
         _print(target, message, is_headed=False)
         message.ack()
-        taken += 1
+        taken, wait_s = taken + 1, timeout_s
     if not taken:
         raise click.ClickException(f"no message from {name} within {timeout_s:g} s")
 

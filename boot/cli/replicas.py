@@ -291,7 +291,7 @@ def switchover(
             asked = SwitchOver(to, is_forced, drain_s, apply_s)
             moves_to, before = switch_over(arbiter, config, node, asked, patience_s)
         else:
-            patient, led = replace(target, timeout_s=patience_s), leading_epoch(arbiter)
+            patient, led = replace(target, work_s=patience_s), leading_epoch(arbiter)
             try:
                 told = patient.administer("replica.switchover", to=to, is_forced=is_forced, **given)
                 moves_to, before = told["to"], told["epoch"]

@@ -97,8 +97,10 @@ def restarted(target: Target, name: str, timeout_s: float) -> tuple[dict[str, An
     """Have the processes of a server started anew; how it was before, and is."""
     with target.connection() as connection:
         before = _find(connection, name)
+        connection.requests.begin_within(target.left_s)
         connection.administer("server.restart", {"name": name})
-        return before, _await(connection, name, before, timeout_s)
+        until = min(target.until, time.monotonic() + timeout_s)
+        return before, _await(connection, name, before, until, timeout_s)
 
 
 def _find(connection: Any, name: str) -> dict[str, Any]:
@@ -108,10 +110,13 @@ def _find(connection: Any, name: str) -> dict[str, Any]:
     raise ServerNotFound(server=name)
 
 
-def _await(connection: Any, name: str, before: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+def _await(
+    connection: Any, name: str, before: dict[str, Any], until: float, timeout_s: float
+) -> dict[str, Any]:
     """The server when it was restarted; ServerRestartFailed, RequestTimeout."""
-    until, pause = time.monotonic() + timeout_s, threading.Event()
-    while time.monotonic() < until:
+    pause = threading.Event()
+    while (now := time.monotonic()) < until:
+        connection.requests.begin_within(until - now)
         found = _find(connection, name)
         if found["restarted"] > before["restarted"]:
             return found

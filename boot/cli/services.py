@@ -39,7 +39,14 @@ TPSUCCESS = 2
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A field table in FDL that names the fields; may be repeated.",
 )
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0), default=30, show_default=True)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0),
+    default=30,
+    show_default=True,
+    help="Seconds to connect and be answered.",
+)
 def call(
     target: Target,
     service: str,
@@ -55,7 +62,8 @@ def call(
     given = _data(data, file, kind, tables)
     code, sent = encode_data(given)
     with target.connection() as connection:
-        head, answer = connection.run_service(service, sent, code, timeout_s)
+        left_s = min(timeout_s, target.left_s)
+        head, answer = connection.run_service(service, sent, code, left_s)
     if head.rval != TPSUCCESS:
         if kind is None and isinstance(given, str) and given.lstrip().startswith("{"):
             click.echo("The data was sent as text. To send it as a map give --map.", err=True)

@@ -1,6 +1,8 @@
 """What every command takes: which node to speak to, and whether to answer in JSON."""
 
 import json
+import math
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -46,6 +48,16 @@ class Target:
     timeout_s: float = ANSWER_S
     is_one_of_many: bool = False
     """The command is given to several nodes, and each answer names its own."""
+    until: float = math.inf
+    """When the time is over that a command has for all of its work, by the monotonic clock."""
+    work_s: float | None = None
+    """How long the node may work at an answer once it is reached, where that is told apart."""
+
+    @property
+    def left_s(self) -> float:
+        """How much of that time is left, in tenths, as it is told."""
+        left_s = max(0.0, self.until - time.monotonic())
+        return left_s if left_s == math.inf else math.ceil(left_s * 10) / 10
 
     def config(self) -> "Config":
         """The configuration, checked."""
@@ -72,13 +84,13 @@ class Target:
         given = {
             "client_name": "hms",
             "reconnect": False,
-            "request_timeout_s": self.timeout_s,
+            "request_timeout_s": self.timeout_s if self.work_s is None else self.work_s,
             **settings,
         }
         with ExitStack() as opened:
             try:
                 made = tool_connection(Connection, self.resolve(), **given)
-                made.requests.begin_within(self.timeout_s)
+                made.requests.begin_within(min(self.timeout_s, self.left_s))
                 connection = opened.enter_context(made.open())
             except ConnectionRefused as fault:
                 if not (pid := self._pid()):
@@ -86,6 +98,8 @@ class Target:
                 reason = self._waits_for(pid)
                 reason = reason or f"{fault.reason}, though its process {pid} runs; {HEALTH_TELLS}"
                 raise ConnectionRefused(address=fault.address, reason=reason) from fault
+            if self.work_s is not None:
+                connection.requests.begin_within(self.work_s)
             yield connection
 
     def _pid(self) -> int:
@@ -163,7 +177,8 @@ def store_of(node: "Node") -> Path:
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of a Target and pass it as `target`. --timeout bounds connecting
-    and the node's answers, unless the command has one of its own."""
+    and the node's answers. A command that has one of its own spends it on connecting, too; of 0,
+    which is to wait for nothing, connecting takes what it needs."""
     own = list(getattr(command, "__click_params__", []))
     has_timeout = any("--timeout" in one.opts for one in own)
 
@@ -179,7 +194,10 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if address and profile:
             raise click.UsageError("--connect and --profile both say which node: give one of them")
         place = f"{BY_PROFILE}{profile}" if profile else address
-        return command(target=Target(config_file, place, node_name, is_json, answer_s), **rest)
+        own_s = rest.get("timeout_s") if has_timeout else None
+        until = time.monotonic() + own_s if own_s else math.inf
+        target = Target(config_file, place, node_name, is_json, answer_s, until=until)
+        return command(target=target, **rest)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__click_params__ = own  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,8 +15,10 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from hms.boot.cli.target import Target
 from hms.boot.config import load
 from hms.boot.supervise import identify
+from hms.client.consumer import Consumer
 from hms.client.core import requests
 from hms.testing import node as booted
 from tests.support.waiting import wait_until
@@ -292,3 +295,52 @@ def test_the_timeout_of_a_command_bounds_connecting_too(node):
         done = CliRunner().invoke(main, line)
         assert done.exit_code == 1
         assert "no answer within 0.5 s" in done.output
+
+
+@pytest.fixture
+def silence():
+    """An address that lets everybody in and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        yield f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["receive", "orders"],
+        ["subscribe", "news"],
+        ["call", "NOTE", "text"],
+        ["cluster", "drain", "node1"],
+        ["server", "restart", "notes"],
+        ["switchover"],
+        ["bench", "receive"],
+    ],
+    ids=" ".join,
+)
+def test_a_time_that_a_command_has_for_its_work_bounds_connecting(words, silence, tmp_path):
+    """A script that gives a call half a second was held up for ten where nobody answers."""
+    config = tmp_path / "hms.conf"
+    config.write_text(
+        '[arbiter]\nkind = "etcd"\nendpoints = ["http://127.0.0.1:9"]\n'
+        f'[node.node1]\nreplica = "a"\nlisten = ["{silence}"]\n'
+        f'[replica.a]\naddress = "tcp://127.0.0.1:7791"\nlisten = ["{silence}"]\n'
+        f'[replica.b]\naddress = "tcp://127.0.0.1:7792"\nlisten = ["{silence}"]\n'
+    )
+    line = [*words, "--timeout", "0.5", "--connect", silence, "--config", str(config)]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 1
+    assert re.search(r"no answer within 0(\.[1-5])? s", done.output), done.output
+
+
+def test_what_is_left_of_its_time_is_what_a_command_waits_for_a_message(node, monkeypatch):
+    """Connecting took all of it: the first message has none left, and each other one has it."""
+    seen = []
+
+    def receive(_consumer, timeout_s=None):
+        seen.append(timeout_s)
+
+    monkeypatch.setattr(Consumer, "receive", receive)
+    monkeypatch.setattr(Target, "left_s", 0.25)
+    words = ["receive", "orders", "--timeout", "5", "--config", str(node.config_file)]
+    assert CliRunner().invoke(main, words).exit_code == 1
+    assert seen == [0.25]
