@@ -114,9 +114,9 @@ def _traced(
 def _span(head: InvokeHead, data: bytes) -> "tracing.Span | None":
     if tracing.tracer is None or not head.is_message:
         return tracing.serving(head.service, head.trace)
-    from hms.client.message_tracing import taken  # noqa: PLC0415 - only for listeners
+    from hms.client.message_tracing import Place, taken  # noqa: PLC0415 - only for listeners
 
-    return taken("process", head.destination, [_message(head, data)])
+    return taken("process", Place(head.destination), [_message(head, data)])
 
 
 def _run(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Self
 
 from hms.client.consumer_steps import Acknowledge, ConsumerSteps, Listener, check_count
+from hms.client.core import tracing
 from hms.client.core.thread_driver import ThreadDriver
 from hms.client.file_bodies import FileInfo
 from hms.client.listener_thread import ListeningThread
@@ -39,6 +40,8 @@ class Consumer(ConsumerSteps):
         """The next message; None when the time is over. Without a time it waits forever, but no
         longer than request_timeout_s through an outage (F-K8): ConnectionLost."""
         driver = self._driver
+        if tracing.tracer is not None:
+            return driver.run(self.traced(self.receiving(timeout_s)))
         if self._prefetched.buffer:  # looked at again under the lock
             with driver.lock:
                 message = self.at_hand()
@@ -61,6 +64,8 @@ class Consumer(ConsumerSteps):
         """
         check_count(count)
         driver = self._driver
+        if tracing.tracer is not None:
+            return driver.run(self.traced(self.receiving_many(count, timeout_s)))
         with driver.lock:
             first = self.at_hand() or self.taken()
             if first is not None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from hms.client import message_tracing
 from hms.client.core import tracing
@@ -40,6 +40,7 @@ its deadline another receive asks at the earliest."""
 GRACE_S = 0.025
 """How long after its deadline a receive still waits for the answer."""
 Listener = Callable[[Message], object]
+_Found = TypeVar("_Found")
 
 
 def check_count(count: int) -> None:
@@ -398,8 +399,12 @@ class ConsumerSteps:
         if self._listener is not None and not self._is_in_listener:
             raise IllegalState(what="receive()", detail="its messages go to its listener")
 
-    def _message(self, delivered: Delivered, stamp: Stamp, *, is_handled: bool = False) -> Message:
-        """is_handled: it is for a listener, which is traced by itself."""
+    def traced(self, steps: Steps[_Found]) -> Steps[_Found]:
+        """A receive, as the tracer sees it."""
+        place = message_tracing.place_of(self._prefetched, self._state)
+        return message_tracing.receiving(place, steps)
+
+    def _message(self, delivered: Delivered, stamp: Stamp) -> Message:
         row, head, body = delivered
         if stamp is not self._stamp:
             self._acknowledge, self._stamp = Acknowledge(self, stamp), stamp
@@ -408,8 +413,6 @@ class ConsumerSteps:
             message = list_message(delivered, destination, self._acknowledge)
         else:
             message = Message.received(row, head, body, destination, self._acknowledge)
-        if tracing.tracer is not None and not is_handled:
-            message_tracing.received(destination, [message])
         return message
 
     def _messages(self, delivered: list[Delivered]) -> list[Message]:
@@ -418,10 +421,7 @@ class ConsumerSteps:
             self._stamp = self._prefetched.stamp
             self._acknowledge = Acknowledge(self, self._stamp)
         destination = self._prefetched.destination
-        messages = Message.received_many(delivered, destination, self._acknowledge)
-        if tracing.tracer is not None:
-            message_tracing.received(destination, messages)
-        return messages
+        return Message.received_many(delivered, destination, self._acknowledge)
 
     def requesting_retained(self) -> Steps[int]:
         """Ask the node for what is retained on its topic; how many messages come."""
@@ -451,8 +451,6 @@ class ConsumerSteps:
             detail = "its session is closed; what it had not acknowledged comes again"
             raise IllegalState(what="message.ack()", detail=detail)
         session = self._session
-        if tracing.tracer is not None:
-            message_tracing.settling(self._prefetched.destination, message_id).end()
         yield from session.acknowledging(self._prefetched, message_id, is_upthrough=is_upthrough)
 
     # ---- a listener in this process
@@ -487,10 +485,11 @@ class ConsumerSteps:
             self._state.consumed(prefetched, message_id)
         else:
             self._state.handling(prefetched, message_id)
-        message = self._message(delivered, stamp, is_handled=True)
+        message = self._message(delivered, stamp)
         try:
             if tracing.tracer is not None:
-                listener = message_tracing.processed(prefetched.destination, listener)
+                place = message_tracing.place_of(prefetched, self._state)
+                listener = message_tracing.processed(place, listener)
             yield Outside(partial(_called, listener, message, prefetched.destination))
         except Exception as fault:
             yield from self._failed(stamp, message_id, fault)

@@ -1,31 +1,66 @@
 """Message tracing: the context that messages carry, and the spans of those that get them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
 
 from hms.client.core import tracing
+from hms.client.core.operations import Steps
 from hms.client.core.tracing import CARRIED, Context, Span
 from hms.client.message import Message
+from hms.client.prefetch_buffer import PrefetchBuffer
 
-__all__ = ["processed", "received", "sending", "sending_many", "settling", "taken"]
+__all__ = [
+    "Place",
+    "place_of",
+    "processed",
+    "receiving",
+    "sending",
+    "sending_many",
+    "settling",
+    "taken",
+]
 
 Properties = Mapping[str, Any] | None
+_Found = TypeVar("_Found")
 
 
-def sending(destination: Any, body: Any, properties: Properties) -> tuple[Any, Properties, Span]:
+class Place(NamedTuple):
+    """Where messages come from; subscription: the name of a durable one."""
+
+    name: str
+    subscription: str = ""
+    in_transaction: bool = False
+
+
+def place_of(prefetched: PrefetchBuffer, state: Any) -> Place:
+    """Of a consumer, and the state of its session."""
+    opening = prefetched.opening
+    return Place(prefetched.destination.name, opening.durable, state.is_transacted)
+
+
+def sending(
+    destination: Any, body: Any, properties: Properties, *, in_transaction: bool
+) -> tuple[Any, Properties, Span]:
     """A message is sent: itself, with its context, and the span."""
     assert tracing.tracer is not None
-    span = tracing.tracer.begin("send", destination.name)
+    said: dict[str, Any] = {"transaction": 1} if in_transaction else {}
+    span = tracing.tracer.begin("send", destination.name, **said)
     return *_carrying(body, properties, span.carried), span
 
 
-def sending_many(destination: Any, bodies: Iterable[Any]) -> tuple[Iterator[Any], Span]:
+def sending_many(
+    destination: Any, bodies: Iterable[Any], *, in_transaction: bool
+) -> tuple[Iterator[Any], Span]:
     """The same for many, which have one span."""
     assert tracing.tracer is not None
-    span = tracing.tracer.begin("send", destination.name)
+    said: dict[str, Any] = {"transaction": 1} if in_transaction else {}
+    span = tracing.tracer.begin("send", destination.name, **said)
+    span.took(0)
 
     def carrying() -> Iterator[Any]:
-        for body in bodies:
+        for count, body in enumerate(bodies, 1):
+            span.took(count)
             one, properties = _carrying(body, None, span.carried)
             if properties:
                 one = (Message.text if isinstance(one, str) else Message)(one, properties)
@@ -44,17 +79,25 @@ def _carrying(body: Any, properties: Properties, carried: Context) -> tuple[Any,
     return body, properties
 
 
-def received(destination: Any, messages: Sequence[Message]) -> None:
-    """The application gets messages that it asked for."""
-    if messages:
-        taken("receive", destination.name, messages).end()
+def receiving(place: Place, steps: Steps[_Found]) -> Steps[_Found]:
+    """A receive, of one message or many: a span for all that it gives, linked to their senders."""
+    began_s = monotonic()
+    try:
+        found = yield from steps
+    except Exception as error:
+        taken("receive", place, [], began_s).end(error)
+        raise
+    messages: list[Any] = found if isinstance(found, list) else [found]
+    if messages and messages[0] is not None:
+        taken("receive", place, messages, began_s).end()
+    return found
 
 
-def processed(destination: Any, listener: Callable[[Message], Any]) -> Callable[[Message], Any]:
+def processed(place: Place, listener: Callable[[Message], Any]) -> Callable[[Message], Any]:
     """A listener whose calls are spans, those of asyncio until their end."""
 
     def called(message: Message) -> Any:
-        span = taken("process", destination.name, [message])
+        span = taken("process", place, [message])
         try:
             with span.active():
                 outcome = listener(message)
@@ -74,21 +117,49 @@ async def _awaited(outcome: Any, span: Span) -> Any:
         return await outcome
 
 
-def settling(destination: Any, message_id: int) -> Span:
-    """An acknowledgement is said."""
+def settling(
+    seen: Sequence[tuple[PrefetchBuffer, list[int]]], state: Any, steps: Steps[None]
+) -> Steps[None]:
+    """Messages are acknowledged: a span for each place that they came from."""
     assert tracing.tracer is not None
-    return tracing.tracer.begin("settle", destination.name, message_id=f"{message_id:012x}")
+    spans = []
+    for prefetched, ids in seen:
+        if ids:
+            said = _about(place_of(prefetched, state)) | {"count": len(ids)}
+            if len(ids) == 1:
+                said["message_id"] = f"{ids[0]:012x}"
+            spans.append(tracing.tracer.begin("settle", **said))
+    error: BaseException | None = None
+    try:
+        yield from steps
+    except BaseException as fault:
+        error = fault
+        raise
+    finally:
+        for span in spans:
+            span.end(error)
 
 
-def taken(step: str, name: str, messages: Sequence[Message]) -> Span:
-    """Messages reach the application."""
+def taken(
+    step: str, place: Place, messages: Sequence[Message], began_s: float | None = None
+) -> Span:
+    """Messages reach the application; began_s: of a step that is over."""
     assert tracing.tracer is not None
     origins = [context for context in map(_context_of, messages) if context]
-    said: dict[str, str | int] = {"count": len(messages)}
+    said: dict[str, Any] = {"count": len(messages)}
     if len(messages) == 1:
         (one,) = messages
-        said = {"message_id": one.message_id or "", "delivery_count": one.delivery_count}
-    return tracing.tracer.begin(step, name, origins, **said)
+        said |= {"message_id": one.message_id or "", "delivery_count": one.delivery_count}
+    return tracing.tracer.begin(step, origins=origins, began_s=began_s, **_about(place), **said)
+
+
+def _about(place: Place) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": place.name}
+    if place.subscription:
+        said["subscription"] = place.subscription
+    if place.in_transaction:
+        said["transaction"] = 1
+    return said
 
 
 def _context_of(message: Message) -> Context:

@@ -86,6 +86,11 @@ class PendingSend(msgspec.Struct, eq=False):
         if self.span is not None:
             self.span.end(self.error)
 
+    def refused(self, error: BaseException) -> None:
+        """It never was on its way."""
+        if self.span is not None:
+            self.span.end(error)
+
     def receipt(self) -> Receipt:
         """That of a single message, or the error it ended with."""
         if self.error is not None:

@@ -132,22 +132,32 @@ class ProducerSteps:
         options = self._with(how) if how else self._options
         span = None
         if tracing.tracer is not None:
-            body, properties, span = message_tracing.sending(self.destination, body, properties)
+            body, properties, span = message_tracing.sending(
+                self.destination, body, properties, in_transaction=self._session.state.is_transacted
+            )
         own: list[tuple[int, Message]] = []
-        if body.__class__ is bytes and properties is None and not (how or options.codec):
-            encoded: Encoded = options.bare_row(len(body)), b"", body
-        else:
-            message = as_message(body, properties, header_of(how) if how else None)
-            _, ttl_ms, priority, flags, delay_ms, codec = options
-            encoded = message.encode(ttl_ms, delay_ms, priority, flags, codec)
-            if message is body:
-                own.append((0, message))
-        if self._global_order:
-            encoded = in_order(encoded, self._global_order)
+        try:
+            if body.__class__ is bytes and properties is None and not (how or options.codec):
+                encoded: Encoded = options.bare_row(len(body)), b"", body
+            else:
+                message = as_message(body, properties, header_of(how) if how else None)
+                _, ttl_ms, priority, flags, delay_ms, codec = options
+                encoded = message.encode(ttl_ms, delay_ms, priority, flags, codec)
+                if message is body:
+                    own.append((0, message))
+            if self._global_order:
+                encoded = in_order(encoded, self._global_order)
+        except BaseException as error:
+            if span is not None:
+                span.end(error)
+            raise
         size = len(encoded[1]) + len(encoded[2])
         limit = self._requests.link.limits.message_bytes_max
         if size > limit:
-            raise MessageTooLarge(size=size, limit=limit)
+            too_large = MessageTooLarge(size=size, limit=limit)
+            if span is not None:
+                span.end(too_large)
+            raise too_large
         is_unattended = future is not None or not self._is_waiting
         send = PendingSend(1, own, options, future, is_unattended, span=span)
         return encoded, send
@@ -158,10 +168,14 @@ class ProducerSteps:
 
     def sending(self, encoded: Encoded, send: PendingSend) -> Steps[Receipt]:
         """Send and wait until the node has it."""
-        if not self.added(encoded, send):
-            yield from self._adding_later(encoded, send)
-        if not send.is_sent:
-            self._sender.push()
+        try:
+            if not self.added(encoded, send):
+                yield from self._adding_later(encoded, send)
+            if not send.is_sent:
+                self._sender.push()
+        except BaseException as error:
+            send.refused(error)
+            raise
         if not self._is_waiting:
             send.ended()
             return UNKNOWN
@@ -172,6 +186,7 @@ class ProducerSteps:
         finally:
             if not is_done:
                 self._give_up(send)
+                send.ended()
         if send.span is not None:
             send.ended()
         return send.receipt()
@@ -192,8 +207,12 @@ class ProducerSteps:
 
     def adding(self, encoded: Encoded, send: PendingSend) -> Steps[None]:
         """Into the pack, as soon as there is room."""
-        if not self.added(encoded, send):
-            yield from self._adding_later(encoded, send)
+        try:
+            if not self.added(encoded, send):
+                yield from self._adding_later(encoded, send)
+        except BaseException as error:
+            send.refused(error)
+            raise
 
     def _adding_later(self, encoded: Encoded, send: PendingSend) -> Steps[None]:
         size = len(encoded[1]) + len(encoded[2])
@@ -273,7 +292,9 @@ class ProducerSteps:
         `receipts` then has a Receipt or None for each message that was sent.
         """
         if tracing.tracer is not None:
-            bodies, span = message_tracing.sending_many(self.destination, bodies)
+            bodies, span = message_tracing.sending_many(
+                self.destination, bodies, in_transaction=self._session.state.is_transacted
+            )
             with tracing.running(span):
                 return (yield from self._sending_many(bodies))
         return (yield from self._sending_many(bodies))

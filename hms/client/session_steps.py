@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
-from hms.client.core import listener_reasons
+from hms.client import message_tracing
+from hms.client.core import listener_reasons, tracing
 from hms.client.core.arguments import check_flag, check_text, check_word
 from hms.client.core.listener_outcomes import Reject, Retry
 from hms.client.core.operations import Steps, Wait
@@ -178,7 +179,10 @@ class SessionSteps:
             for prefetched in prefetch_buffers
             if prefetched.seen
         ]
-        yield from self._acknowledging(seen, wait=wait)
+        steps = self._acknowledging(seen, wait=wait)
+        if tracing.tracer is not None:
+            steps = message_tracing.settling(seen, self.state, steps)
+        yield from steps
 
     def acknowledging(
         self, prefetched: PrefetchBuffer, message_id: int, *, is_upthrough: bool
@@ -186,7 +190,11 @@ class SessionSteps:
         """CLIENT: acknowledge this message, or all of its consumer that were consumed up to it."""
         seen = list(prefetched.seen) if is_upthrough else [message_id]
         upto = seen.index(message_id) + 1 if message_id in seen else 0
-        yield from self._acknowledging([(prefetched, seen[:upto])])
+        settled = [(prefetched, seen[:upto])]
+        steps = self._acknowledging(settled)
+        if tracing.tracer is not None:
+            steps = message_tracing.settling(settled, self.state, steps)
+        yield from steps
 
     def _acknowledging(
         self, seen: list[tuple[PrefetchBuffer, list[int]]], *, wait: bool = True

@@ -7,6 +7,7 @@ from typing import BinaryIO
 from hms.client.aio.listener_task import ListeningTask
 from hms.client.aio.opened import Opened
 from hms.client.consumer_steps import ConsumerSteps, Listener, check_count
+from hms.client.core import tracing
 from hms.client.core.loop_driver import LoopDriver
 from hms.client.file_bodies import FileInfo
 from hms.client.message import Message
@@ -40,7 +41,8 @@ class Consumer(Opened, ConsumerSteps):
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message; None when the time is over. Cancelled, it has taken none. Without a
         time it waits forever, but no longer than request_timeout_s through an outage (F-K8)."""
-        return await self._driver.run(self.receiving(timeout_s))
+        steps = self.receiving(timeout_s)
+        return await self._driver.run(steps if tracing.tracer is None else self.traced(steps))
 
     async def receive_nowait(self) -> Message | None:
         """The next message; None when the node has none for this consumer: it is asked."""
@@ -51,7 +53,8 @@ class Consumer(Opened, ConsumerSteps):
         empty when the time is over. Cancelled, it has taken none. AUTO acknowledges all of them
         now. A file or a gathered group only ever comes first. InvalidArgument."""
         check_count(count)
-        return await self._driver.run(self.receiving_many(count, timeout_s))
+        steps = self.receiving_many(count, timeout_s)
+        return await self._driver.run(steps if tracing.tracer is None else self.traced(steps))
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while not self.is_over:

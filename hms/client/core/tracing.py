@@ -27,6 +27,9 @@ class Span(Protocol):
     def event(self, name: str) -> None:
         """Something happened in it."""
 
+    def took(self, count: int) -> None:
+        """It was of so many messages."""
+
     def active(self) -> AbstractContextManager[None]:
         """What begins meanwhile in this thread or task is part of it."""
 
@@ -38,10 +41,16 @@ class Tracer(Protocol):
     """What makes spans."""
 
     def begin(
-        self, step: str, name: str, origins: Sequence[Context] = (), **said: str | int
+        self,
+        step: str,
+        name: str,
+        origins: Sequence[Context] = (),
+        began_s: float | None = None,
+        **said: str | int,
     ) -> Span:
         """A step begins: send, receive, process, settle, call, serve or transaction, at a
-        destination or service; origins: the contexts that came with it."""
+        destination or service; origins: the contexts that came with it; began_s: when it began, by
+        the monotonic clock, where that is over."""
 
 
 tracer: Tracer | None = None

@@ -1,15 +1,20 @@
 """Traces: one picture over processes, a service, a transaction and a node that is killed."""
 
+import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import hms
+import hms.aio
 import hms.otel
 from hms.boot.cli import main
 from hms.testing import node as booted
@@ -18,7 +23,7 @@ from tests.support.waiting import wait_until
 from tpmon.xa.resource_opening import close_resources
 
 HERE = Path(__file__).parent
-CONFIG = {"hms": {"queue": {"orders": {}, "notes": {}}}}
+CONFIG = {"hms": {"queue": {"orders": {}, "notes": {}}, "topic": {"news": {}}}}
 WAIT_S = 60
 LIFE = ["sent", "delivered", "acknowledged"]
 
@@ -179,3 +184,183 @@ def test_nothing_is_added_when_nothing_traces(conn):
     with conn.session() as session:
         session.producer("orders").send("coffee")
         assert dict(session.consumer("orders").receive(WAIT_S).properties) == {}
+
+
+@pytest.fixture
+def measured():
+    """What this process measures: the sum, or count, of a metric by operation and destination."""
+    reader = InMemoryMetricReader()
+    hms.otel.instrument(meter_provider=MeterProvider([reader]))
+
+    def read():
+        found = {}
+        for resource in getattr(reader.get_metrics_data(), "resource_metrics", ()):
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    for point in metric.data.data_points:
+                        about = dict(point.attributes)
+                        assert about.pop("messaging.system") == "hms"
+                        name = metric.name.removeprefix("messaging.")
+                        key = (
+                            name,
+                            about["messaging.operation.name"],
+                            about.get("messaging.destination.name", "temporary"),
+                            *((about["error.type"],) if "error.type" in about else ()),
+                        )
+                        found[key] = getattr(point, "count", None) or point.value
+        return found
+
+    yield read
+    hms.otel.uninstrument()
+
+
+def test_a_client_measures_what_it_sends_and_consumes(measured, node):
+    """One by one, in a batch, in a transaction, by a listener that fails once, and what is refused;
+    a temporary queue has no series of its own, as they would be without end."""
+    failures, taken = [ValueError("once")], []
+
+    def listener(message):
+        if failures:
+            raise failures.pop()
+        taken.append(message.body)
+
+    with (
+        hms.connect(node.address) as conn,
+        conn.session(ack=hms.AckMode.CLIENT) as session,
+        conn.session() as other,
+    ):
+        producer = session.producer("orders")
+        producer.send("one")
+        producer.send_many(["two", "three", "four"])
+        producer.send_async("five").result(WAIT_S)
+        with pytest.raises(hms.errors.PropertyNameError):
+            producer.send("six", {"": 1})
+        consumer = session.consumer("orders")
+        first = consumer.receive(WAIT_S)
+        found = [first]
+        while len(found) < 5:
+            found += consumer.receive_many(5 - len(found), WAIT_S)
+        assert consumer.receive(0) is None
+        first.ack()
+        session.ack()
+        with conn.session(transacted=True) as work:
+            work.producer("notes").send("six")
+            work.commit()
+        other.consumer("notes").listen(listener)
+        wait_until(lambda: taken, WAIT_S)
+        own = other.temporary_queue()
+        other.producer(own).send("seven")
+    seen = measured()
+    sent, consumed = "client.sent.messages", "client.consumed.messages"
+    assert seen[sent, "send", "orders"] == 5
+    assert seen[sent, "send", "orders", "PropertyNameError"] == 1
+    assert seen[sent, "send", "notes"] == seen[sent, "send", "temporary"] == 1
+    assert seen[consumed, "receive", "orders"] == 5
+    assert seen[consumed, "process", "notes"] == 1
+    assert seen[consumed, "process", "notes", "ValueError"] == 1
+    took = "client.operation.duration"
+    assert seen[took, "send", "orders"] == 3
+    assert seen[took, "settle", "orders"] == 2
+    assert 2 <= seen[took, "receive", "orders"] <= 5
+    assert seen["process.duration", "process", "notes"] == 1
+    assert seen["process.duration", "process", "notes", "ValueError"] == 1
+
+
+def test_a_client_of_asyncio_measures_the_same(measured, node):
+    """Its receive in a batch and its listener too."""
+
+    async def work():
+        async with hms.aio.connect(node.address) as conn:
+            session = await conn.session()
+            producer = await session.producer("orders")
+            await producer.send("one")
+            await producer.send_many(["two", "three"])
+            await producer.send_async("four")
+            consumer, count = await session.consumer("orders"), 0
+            while count < 4:
+                count += len(await consumer.receive_many(4, WAIT_S))
+            await consumer.close()
+            heard = asyncio.get_running_loop().create_future()
+
+            async def listener(message):
+                await asyncio.sleep(0)
+                heard.set_result(message.body)
+
+            await producer.send("five")
+            other = await session.consumer("orders")
+            await other.listen(listener)
+            assert await asyncio.wait_for(heard, WAIT_S) == "five"
+
+    asyncio.run(work())
+    seen = measured()
+    assert seen["client.sent.messages", "send", "orders"] == 5
+    assert seen["client.consumed.messages", "receive", "orders"] == 4
+    assert seen["client.consumed.messages", "process", "orders"] == 1
+    assert seen["process.duration", "process", "orders"] == 1
+
+
+def test_a_batch_is_one_span_with_links_and_says_where_it_is_from(spans, running):
+    """Not one for the first message and one for the rest; a durable subscription has its name."""
+    exporter, _ = spans
+    with (
+        hms.connect(running.address, client_id="desk") as conn,
+        conn.session(transacted=True) as session,
+    ):
+        subscriber = session.subscriber("topic:news", durable="desk")
+        senders = session.producer("topic:news")
+        for number in range(4):
+            senders.send(str(number))
+        session.commit()
+        batches = []
+        while sum(batches) < 4:
+            batches.append(len(subscriber.receive_many(4 - sum(batches), WAIT_S)))
+        session.commit()
+    every = exporter.get_finished_spans()
+    sent = [span.get_span_context().span_id for span in every if span.name == "send news"]
+    received = [span for span in every if span.name == "receive news"]
+    of_spans = [span.attributes.get("messaging.batch.message_count", 1) for span in received]
+    assert of_spans == batches
+    assert [link.context.span_id for span in received for link in span.links] == sent
+    for span in received:
+        assert span.attributes["messaging.destination.subscription.name"] == "desk"
+        assert span.attributes["hms.transaction"] is True
+
+
+def test_a_span_of_a_send_that_is_refused_ends(spans, conn):
+    """It said nothing of those that never went on their way, and left them without an end."""
+    exporter, _ = spans
+    with conn.session() as session:
+        producer = session.producer("orders")
+        with pytest.raises(hms.errors.PropertyNameError):
+            producer.send("one", {"": 1})
+        producer.close()
+        with pytest.raises(hms.errors.ConnectionClosed):
+            producer.send("two")
+    ends = [span.attributes["error.type"] for span in exporter.get_finished_spans()]
+    assert ends == ["PropertyNameError", "ConnectionClosed"]
+
+
+def test_nothing_of_it_is_called_when_nothing_traces(emptied):
+    """A send, a receive and an acknowledgement pass it by with a look at one name."""
+    called = set()
+
+    def note(frame, event, _argument):
+        if event == "call":
+            called.add(Path(frame.f_code.co_filename).name)
+
+    with (
+        hms.connect(emptied.address) as conn,
+        conn.session(ack=hms.AckMode.CLIENT) as session,
+    ):
+        producer, consumer = session.producer("orders"), session.consumer("orders")
+        sys.setprofile(note)
+        try:
+            producer.send("one")
+            producer.send_many(["two", "three"])
+            consumer.receive(WAIT_S).ack()
+            consumer.receive_many(2, WAIT_S)
+            session.ack()
+        finally:
+            sys.setprofile(None)
+    assert "producer_steps.py" in called
+    assert not called & {"tracing.py", "message_tracing.py", "otel.py"}
