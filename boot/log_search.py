@@ -49,7 +49,20 @@ class Entry(NamedTuple):
         """What was written."""
         return "\n".join(self.lines)
 
+    @property
+    def for_people(self) -> tuple[str, ...]:
+        """Its lines; of one in JSON the same as text, with what else it says behind it."""
+        if "ts" not in self.fields or not self.lines[0].startswith("{"):
+            return self.lines
+        said = {name: value for name, value in self.fields.items() if name not in _HEAD}
+        traceback = str(said.pop("traceback", ""))
+        more = "".join(f" {name}={value}" for name, value in said.items())
+        text = str(self.fields.get("text", ""))
+        first = f"{self.fields['ts']} {self.level} {self.event}: {text}{more}"
+        return (*first.split("\n"), *traceback.splitlines(), *self.lines[1:])
 
+
+_HEAD = {"ts", "level", "event", "text", "node", "boot"}
 _UNKNOWN = Entry(0, "INFO", "", (), {})
 """To which lines belong that no entry precedes."""
 

@@ -63,6 +63,7 @@ from hms.client.core.log_lines import (
     JOURNAL_TEXT,
     JsonLines,
     TextLines,
+    form_of,
     make_formatter,
 )
 from hms.client.core.log_output import LogOutput
@@ -765,7 +766,7 @@ class NodeProcess:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a node in this process; its exit code."""
     given, environment = _parse(arguments), dict(os.environ)
-    _log_to_stderr(None)
+    _log_to_stderr(None, form_of(""), given.node or "")
     for number in _STOPPING:
         signal.signal(number, _end)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is known where the log lies
@@ -775,8 +776,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compose.clock_ms.check()
         config = load(given.config)
         node = config.node(given.node)
-        output = _log_to_stderr(node.log_level, node.log_format, node.name, node.log_syslog)
-        os.environ[FORMAT_VARIABLE] = node.log_format
+        form = os.environ[FORMAT_VARIABLE] = form_of(node.log_format)
+        output = _log_to_stderr(node.log_level, form, node.name, node.log_syslog)
         own_log = OwnLog(node, output, partial(_level_of, config.path, node.name))
         own_log.start()
         if has_secrets(config, node) and not node.allow_debugger:
@@ -892,7 +893,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _log_to_stderr(
-    level: str | None, form: str = "TEXT", node: str = "", also_syslog: bool = False
+    level: str | None, form: str, node: str = "", also_syslog: bool = False
 ) -> LogOutput:
     output, about = LogOutput(), {"node": node, "boot": os.urandom(4).hex()}
     output.setFormatter(make_formatter(form, about))

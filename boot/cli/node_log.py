@@ -132,10 +132,11 @@ def _missing(file: Path) -> click.ClickException:
 
 
 def _show(target: Target, entry: Entry) -> None:
-    """As it stands in the file, without what would move the cursor; in JSON an object a line."""
+    """As text, whatever the file has, without what would move the cursor; in JSON an object a
+    line."""
     if target.is_json:
         more = {"lines": entry.lines} if len(entry.lines) > 1 or not entry.fields else {}
         click.echo(json.dumps(entry.fields | more))
         return
-    for line in entry.lines:
+    for line in entry.for_people:
         click.echo("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))

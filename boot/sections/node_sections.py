@@ -306,8 +306,8 @@ class Node(Named, frozen=True, kw_only=True):
     """Where the node writes what happens to it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """How much it writes there."""
-    log_format: Literal["TEXT", "JSON"] = "TEXT"
-    """JSON: an event on each line, with its fields by name."""
+    log_format: Literal["", "TEXT", "JSON", "text", "json"] = ""
+    """JSON: an event a line, fields by name; TEXT: for people; "": JSON but at a terminal."""
     log_syslog: bool = False
     """The machine's system log gets each line too; without lines of server processes."""
     log_max_bytes: Annotated[Size, Meta(ge=0, le=1 << 40)] = 64 << 20

@@ -18,6 +18,7 @@ __all__ = [
     "JOURNAL_TEXT",
     "JsonLines",
     "TextLines",
+    "form_of",
     "is_journal",
     "make_formatter",
     "start_log",
@@ -32,6 +33,16 @@ FIELDS = (
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 JOURNAL_TEXT = "%(levelname)s %(name)s: %(message)s"
 """The journal of systemd has the time of each line."""
+
+
+def form_of(
+    configured: str, environment: Mapping[str, str] = os.environ, fd: int = ERRORS_FD
+) -> str:
+    """TEXT or JSON. Where neither is configured, lines are for people at a terminal and in the
+    journal, which has level and time of each itself, and JSON elsewhere."""
+    if configured:
+        return configured.upper()
+    return "TEXT" if os.isatty(fd) or is_journal(fd, environment) else "JSON"
 
 
 def make_formatter(

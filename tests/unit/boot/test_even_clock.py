@@ -152,7 +152,7 @@ def test_a_node_does_not_boot_with_a_clock_that_cannot_be_read(monkeypatch, caps
     """It says why, though a line of its log cannot be written."""
     monkeypatch.setattr(compose.clock_ms, "_wall_ns", _unreadable)
     monkeypatch.setattr(node.log, "critical", lambda *_, **__: _unreadable())
-    monkeypatch.setattr(node, "_log_to_stderr", lambda _: None)
+    monkeypatch.setattr(node, "_log_to_stderr", lambda *_: None)
     reading, writing = os.pipe()
     try:
         missing = ["--config", str(tmp_path / "hms.conf"), "--ready-fd", str(writing)]

@@ -175,3 +175,14 @@ def test_a_log_is_followed_over_rotations(log_file):
         ("INFO", "x"),
     ]
     assert Chosen(level="ERROR").has(found[1])
+
+
+def test_json_is_shown_as_text_with_all_that_it_says(log_file):
+    """A file that is an object a line is no page to read at night."""
+    entry = JSON | {"node": "N1", "boot": "ab", "traceback": "Traceback\n  ValueError: no"}
+    (log_file.parent / "N1.log-20260501").write_text(json.dumps(entry) + "\n")
+    assert said(log_file, "begins", "--since", "2026-05-01T08:00:05").splitlines() == [
+        "2026-05-01T08:00:05.250Z WARNING hms.alerts: alert store_low begins request=2-1",
+        "Traceback",
+        "  ValueError: no",
+    ]

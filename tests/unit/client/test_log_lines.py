@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from hms.client.core.log_lines import make_formatter
+from hms.client.core.log_lines import form_of, make_formatter
 from hms.client.core.repeated_failures import LINES_PER_S, PERIOD_S, RepeatedFailures
 
 
@@ -131,3 +131,21 @@ def test_another_failure_and_one_after_a_while_have_their_traceback(lines):
     now[0] += PERIOD_S
     fail()
     assert [has_traceback for _, has_traceback in written] == [True, True, True]
+
+
+def test_lines_are_for_people_at_a_terminal_and_in_the_journal_and_json_elsewhere(tmp_path):
+    """What collects a file asks for fields; who sees a terminal reads. A word of the configuration
+    is obeyed, in small letters too."""
+    ours, theirs = os.openpty()
+    fd = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+    about = os.fstat(fd)
+    try:
+        assert form_of("", {}, theirs) == "TEXT"
+        assert form_of("", {}, fd) == "JSON"
+        assert form_of("", {"JOURNAL_STREAM": f"{about.st_dev}:{about.st_ino}"}, fd) == "TEXT"
+        assert form_of("", {"JOURNAL_STREAM": "8:1"}, fd) == "JSON"
+        assert form_of("json", {}, theirs) == "JSON"
+        assert form_of("TEXT", {}, fd) == "TEXT"
+    finally:
+        for one in (ours, theirs, fd):
+            os.close(one)
