@@ -61,6 +61,7 @@ from hms.boot.withheld_variables import has_secrets, named_by_node
 from hms.client.core.log_lines import (
     FORMAT_VARIABLE,
     JOURNAL_TEXT,
+    PAYLOADS_VARIABLE,
     JsonLines,
     TextLines,
     form_of,
@@ -115,6 +116,7 @@ DEBUGGER_ALLOWED = (
     "allow_debugger: processes of the node's user may read passwords and messages in its memory, "
     "and a crash may write them to a core file"
 )
+PAYLOADS_LOGGED = "log_payloads: services that fail write bodies and properties into the log"
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -308,6 +310,7 @@ class NodeProcess:
         most_bytes = memory_limit() or 0
         is_open = self._node.allow_debugger and has_secrets(self._config, self._node)
         debugger_allowed = DEBUGGER_ALLOWED if is_open else ""
+        log_payloads = PAYLOADS_LOGGED if self._node.log_payloads else ""
 
         def audit_broken() -> str:
             heads = None if cluster is None else cluster.audits
@@ -328,6 +331,7 @@ class NodeProcess:
             anchor_not_sent=lambda: "" if self._anchors is None else self._anchors.fault,
             alert_not_told=lambda: self._alert_command.fault,
             debugger_allowed=lambda: debugger_allowed,
+            log_payloads=lambda: log_payloads,
             copy_damaged=self._damage,
             certificates=certificates,
             copies=self._taken.troubles,
@@ -777,6 +781,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load(given.config)
         node = config.node(given.node)
         form = os.environ[FORMAT_VARIABLE] = form_of(node.log_format)
+        os.environ[PAYLOADS_VARIABLE] = "1" if node.log_payloads else ""
         output = _log_to_stderr(node.log_level, form, node.name, node.log_syslog)
         own_log = OwnLog(node, output, partial(_level_of, config.path, node.name))
         own_log.start()

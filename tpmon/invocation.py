@@ -34,6 +34,7 @@ from hms.wire.structures import (
     wire_fields,
 )
 from tpmon.constants import TPCONV, TPEXIT, TPFAIL, TPRECVONLY, TPSENDONLY, TPSUCCESS
+from tpmon.failed_input import shows_input, tell_input
 from tpmon.service_functions import Registry, Request, ServiceResult
 
 __all__ = ["Outcome", "Speaker", "invoke"]
@@ -138,17 +139,33 @@ def _run(
             returned = run_coroutine(returned)
         return _result(head, returned, answer_bytes_max)
     except (SystemExit, KeyboardInterrupt) as wish:
+        _tell_input(head, data)
         return msgspec.structs.replace(_failed(head, _said(wish)), is_last=True)
     except (Reject, Retry) as verdict:
+        _tell_input(head, data)
         return _judged(head, verdict)
     except (ServiceInputError, ConversationProtocol) as error:
         return _refused(head, error)
     except HmsError as error:
         _LOGGER.exception("service %s failed", head.service)
+        _tell_input(head, data)
         return _failed(head, _said(error))
     except BaseException as fault:
         _LOGGER.exception("service %s failed", head.service)
+        _tell_input(head, data)
         return _failed(head, _said(fault))
+
+
+def _tell_input(head: InvokeHead, data: bytes) -> None:
+    if not shows_input():
+        return
+    try:
+        given = _request(head, data, None)
+    except HmsError:  # it is what failed
+        tell_input(head.service, data, {})
+        return
+    message = given.message
+    tell_input(head.service, given.data, {} if message is None else message.properties)
 
 
 def _check_type(takes: Sequence[str], head: InvokeHead) -> None:

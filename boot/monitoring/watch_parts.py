@@ -11,6 +11,7 @@ audit_broken         its chain of hashes, as the boot found it
 anchor_not_sent      number and hash of its last record did not go where audit_anchor says
 alert_not_told       the command of [alerts] fails
 debugger_allowed     allow_debugger lets other processes look into the node's memory
+log_payloads         bodies and values of properties may stand in the log
 copy_damaged         a replica's log has damaged bytes: hms switchover, then it is repaired
 policy_rejected      security.toml has a fault, or that of another node
 addresses_locked     wrong logins come on from there; new connections are dropped
@@ -61,6 +62,7 @@ class Parts:
     anchor_not_sent: Callable[[], str] = _nothing
     alert_not_told: Callable[[], str] = _nothing
     debugger_allowed: Callable[[], str] = _nothing
+    log_payloads: Callable[[], str] = _nothing
     copy_damaged: Callable[[], str] = _nothing
     policy_rejected: Callable[[], str] = _nothing
     policy_differs: Callable[[], str] = _nothing
@@ -114,6 +116,7 @@ class PartsWatch:
         self._put("anchor_not_sent", parts.anchor_not_sent())
         self._put(NOT_TOLD, parts.alert_not_told())
         self._put("debugger_allowed", parts.debugger_allowed())
+        self._put("log_payloads", parts.log_payloads())
         self._put("copy_damaged", parts.copy_damaged())
         self._put("policy_rejected", parts.policy_rejected())
         self._put("policy_differs", parts.policy_differs(), limits.policy_differs_s)

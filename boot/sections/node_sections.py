@@ -308,6 +308,8 @@ class Node(Named, frozen=True, kw_only=True):
     """How much it writes there."""
     log_format: Literal["", "TEXT", "JSON", "text", "json"] = ""
     """JSON: an event a line, fields by name; TEXT: for people; "": JSON but at a terminal."""
+    log_payloads: bool = False
+    """Whether services that fail log what they were given, bodies and properties; for a fault."""
     log_syslog: bool = False
     """The machine's system log gets each line too; without lines of server processes."""
     log_max_bytes: Annotated[Size, Meta(ge=0, le=1 << 40)] = 64 << 20

@@ -1,7 +1,8 @@
 """Lines of a log: for people, or as JSON with their fields by name.
 
 Names that strangers choose stand in them, so no line holds a control character or a line break of
-theirs. No payload and no value of a property is ever logged.
+theirs. No payload and no value of a property is logged, but by a service that fails where
+`log_payloads` lets (tpmon/failed_input.py).
 """
 
 import json
@@ -16,6 +17,7 @@ from hms.client.core.log_output import ERRORS_FD, LogOutput
 __all__ = [
     "FORMAT_VARIABLE",
     "JOURNAL_TEXT",
+    "PAYLOADS_VARIABLE",
     "JsonLines",
     "TextLines",
     "form_of",
@@ -26,6 +28,8 @@ __all__ = [
 
 FORMAT_VARIABLE = "HMS_LOG_FORMAT"
 """TEXT or JSON, for processes that the node starts."""
+PAYLOADS_VARIABLE = "HMS_LOG_PAYLOADS"
+"""1: they may log bodies and values of properties."""
 FIELDS = (
     *("connection", "client_id", "user", "request", "destination", "message_id", "error"),
     *("audit", "trace_id", "alert", "kind", "service"),

@@ -30,7 +30,9 @@ class Rig:
         self.now_s, self.now_ms = 100.0, 1_800_000_000_000
         self.turn_s, self.growth, self.closed = 0.0, LogGrowth(1, 3, 0), 0
         self.servers, self.missing, self.files = [dict(SERVER)], [], []
-        self.broken = self.rejected = self.differs = self.unsent = self.looked_into = ""
+        self.broken = self.rejected = self.differs = self.unsent = self.looked_into = (
+            self.logged
+        ) = ""
         self.copies = {}
         self.resident = 0, 0
         self.alerts = Alerts(lambda: self.now_ms, lambda: self.now_s)
@@ -44,6 +46,7 @@ class Rig:
             audit_broken=lambda: self.broken,
             anchor_not_sent=lambda: self.unsent,
             debugger_allowed=lambda: self.looked_into,
+            log_payloads=lambda: self.logged,
             policy_rejected=lambda: self.rejected,
             policy_differs=lambda: self.differs,
             certificates=lambda: self.files,
@@ -155,6 +158,7 @@ def test_a_listener_whose_service_nobody_offers_is_told(rig):
         ("rejected", "policy_rejected"),
         ("unsent", "anchor_not_sent"),
         ("looked_into", "debugger_allowed"),
+        ("logged", "log_payloads"),
     ],
 )
 def test_what_a_part_says_is_an_alert_at_once(rig, part, alert):
