@@ -21,6 +21,7 @@ __all__ = [
     "entries_of",
     "files_of",
     "follow",
+    "lines_for_people",
     "written_since",
 ]
 
@@ -145,6 +146,11 @@ def entries_of(
             continue
         except (OSError, EOFError, zlib.error) as fault:
             on_damage(file, fault)
+
+
+def lines_for_people(lines: Iterable[str]) -> list[str]:
+    """Lines of a log as people read them, whether they are in JSON or not."""
+    return [line for entry in _joined(lines) for line in entry.for_people]
 
 
 def written_since(files: Iterable[Path], since_ms: int) -> list[Path]:

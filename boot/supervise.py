@@ -261,8 +261,11 @@ def _exit_code(pid: int, timeout_s: float) -> int | None:
 def _end_of_log(node: Node, code: int | None) -> str:
     """What a node that ended without a word wrote last."""
     with suppress(OSError):
+        from hms.boot.log_search import lines_for_people  # noqa: PLC0415 - when something is wrong
+
         lines = node.log_file.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-        return "\n".join([f"it ended with code {code}; its log ends with:", *lines])
+        said = lines_for_people(lines)
+        return "\n".join([f"it ended with code {code}; its log ends with:", *said])
     return f"it ended with code {code}"
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from hms.boot.cli import main
-from hms.boot.log_search import Chosen, entries_of, files_of, follow
+from hms.boot.log_search import Chosen, entries_of, files_of, follow, lines_for_people
 from hms.boot.rotated_files import number_of
 
 START_S = 1_777_622_400
@@ -185,4 +185,14 @@ def test_json_is_shown_as_text_with_all_that_it_says(log_file):
         "2026-05-01T08:00:05.250Z WARNING hms.alerts: alert store_low begins request=2-1",
         "Traceback",
         "  ValueError: no",
+    ]
+
+
+def test_the_end_of_a_log_is_read_by_people_whatever_is_in_it():
+    """What hms boot shows of a node that ended without a word: JSON, and a trace of Python."""
+    lines = [json.dumps(JSON), "Traceback (most recent call last):", "MemoryError"]
+    assert lines_for_people(["a cut line", *lines]) == [
+        "a cut line",
+        "2026-05-01T08:00:05.250Z WARNING hms.alerts: alert store_low begins request=2-1",
+        *lines[1:],
     ]
