@@ -115,6 +115,8 @@ is the one that hears the answers."""
 BEHIND_FRAMES_MAX: Final = 1024
 """A copy that has so many on their way to it, or window_bytes of the log, joins again: one that
 stands still while the others confirm costs no more memory."""
+FILE_WINDOW_BYTES: Final = 8 << 20
+"""Of a file that was sent just now so much is on its way at most, whatever its size."""
 CATCH_UP_SHARE: Final = 2
 """Of window_bytes what a copy lacks takes a half at most: the rest is for what is written now, as
 else a copy that catches up would have to join again and again."""
@@ -177,6 +179,12 @@ class _Link:
         self.sync_times, self.clock = SyncTimes(), MachineClock()
         self.sent_files: deque[int] = deque()
         """Of files that are on their way the last frame."""
+        self.held: deque[tuple[Said, bytes]] = deque()
+        """What waits for the blocks of a file before it, that file first: it may name the file, and
+        is not to be there without it (H11)."""
+        self.held_bytes = self.held_files = 0
+        self.held_at = 0
+        """Up to where the first file has gone."""
 
     @property
     def knows_all(self) -> bool:
@@ -192,6 +200,19 @@ class _Link:
         self.calm = 0
         if self.is_whole:
             self.sync_times.sent(mark, at_s)
+
+    def hold(self, said: Said, data: bytes) -> None:
+        """It goes behind what is held already."""
+        self.held.append((said, data))
+        self.held_bytes += len(data)
+        self.held_files += isinstance(said, FilePart)
+
+    def release(self) -> tuple[Said, bytes]:
+        """The first one that is held."""
+        said, data = self.held.popleft()
+        self.held_bytes -= len(data)
+        self.held_files -= isinstance(said, FilePart)
+        return said, data
 
     def took(self, frames: int) -> None:
         """It has so many by now; more than were sent is no news."""
@@ -441,10 +462,13 @@ class Primary:
         return [{**row, **self._row(str(row["copy"]), links.get(str(row["copy"])))} for row in rows]
 
     def _row(self, copy_id: str, link: _Link | None) -> dict[str, object]:
-        lag = self._confirmation.lag_bytes(copy_id) if link is None else link.lag_bytes
+        if link is None:
+            lag = self._confirmation.lag_bytes(copy_id)
+        else:
+            lag = link.lag_bytes + link.held_bytes + self._left_to_get(link)
         return {
-            "lag_bytes": lag if link is None else lag + self._left_to_get(link),
-            "files_behind": 0 if link is None else len(link.files) + len(link.sent_files),
+            "lag_bytes": lag,
+            "files_behind": 0 if link is None else _files_behind(link),
             "sync_ms": None if link is None else link.sync_times.describe(),
             "applied_lsn": None if link is None else link.applied_lsn,
             "to_apply_bytes": None if link is None else self._left_to_apply(link),
@@ -584,7 +608,7 @@ class Primary:
             at_s = self._clock_s()
             lacks = {name: self._confirmation.lacks(name, at_s) for name in wanted}
             lags = {
-                one.member.name: (one.lag_bytes, self._left_to_apply(one) or 0)
+                one.member.name: (one.lag_bytes + one.held_bytes, self._left_to_apply(one) or 0)
                 for one in self._links.values()
             }
             heard = {name: self._confirmation.last_heard_s(name) for name in wanted}
@@ -847,6 +871,7 @@ class Primary:
             self._receive(parts[0], parts[1:])
         self._answer_orders()
         for link in list(self._links.values()):
+            self._send_held(link)
             self._catch_up(link)
         at_s = self._clock_s()
         if at_s >= self._place_at_s:
@@ -926,7 +951,7 @@ class Primary:
             return
         self._readable.tell(place)
         for link in list(self._links.values()):
-            if link.is_whole and link.knows_all:
+            if link.is_whole and link.knows_all and not link.held:
                 self._send(link.route, ConfirmedUpTo(*place))
 
     @property
@@ -1170,21 +1195,19 @@ class Primary:
             keep = self._keeps()
             for link in self._links.values():
                 if link.is_whole:
-                    self._tell(link, keep)
+                    self._tell_in_order(link, keep)
 
     def _pass_on(self, link: _Link, said: Said, data: bytes) -> None:
         """To a copy that is whole; one that is not gets later what it has not passed yet. One that
         is too far behind gets it from the files."""
-        is_behind = link.sent - link.taken > BEHIND_FRAMES_MAX
-        if is_behind or link.lag_bytes + len(data) > self._group.window_bytes:
+        is_behind = link.sent - link.taken + len(link.held) > BEHIND_FRAMES_MAX
+        lag_bytes = link.lag_bytes + link.held_bytes
+        if is_behind or lag_bytes + len(data) > self._group.window_bytes:
             self._begin_anew(link)
-        elif isinstance(said, FilePart):
-            if link.is_whole:
-                self._send_file(link, said.name, said.mark)
-            else:
-                link.files.append(said.name)
         elif link.is_whole:
-            self._tell(link, said, data)
+            self._tell_in_order(link, said, data)
+        elif isinstance(said, FilePart):
+            link.files.append(said.name)
         elif isinstance(said, FileGone):
             self._tell(link, structs.replace(said, mark=0))
         elif isinstance(said, Segment):
@@ -1352,21 +1375,51 @@ class Primary:
             link.files.popleft()
             link.file_at = 0
 
-    def _send_file(self, link: _Link, name: str, mark: int) -> None:
-        """A file in parts; one that is gone is of no message any more."""
-        with (
-            suppress(FileNotFoundError),
-            opened(self._disk, self._folder / FILES_FOLDER / name, READ) as fd,
-        ):
-            size, at = self._disk.size(fd), 0
-            while True:
-                data = self._disk.pread(fd, BYTES_MAX, at)
-                is_last = at + len(data) >= size
-                said = FilePart(mark if is_last else 0, name, at, is_last=is_last, crc=crc32(data))
+    def _tell_in_order(self, link: _Link, said: Said, data: bytes = b"") -> None:
+        """What was written now: at once, or behind the file that is on its way."""
+        if link.held or isinstance(said, FilePart):
+            link.hold(said, data)
+        else:
+            self._tell(link, said, data)
+
+    def _send_held(self, link: _Link) -> None:
+        """As much of files as their window lets on its way, and what waits behind them; the rest
+        goes with the next answers of the copy."""
+        if not link.held:
+            return
+        while link.held:
+            said, data = link.held[0]
+            if not isinstance(said, FilePart):
                 self._tell(link, said, data)
-                at += len(data)
-                if is_last:
-                    return
+            elif not self._send_file(link, said.name, said.mark):
+                return
+            link.release()
+            link.held_at = 0
+        if self._readable.place != NOTHING and link.knows_all:
+            self._send(link.route, ConfirmedUpTo(*self._readable.place))
+
+    def _send_file(self, link: _Link, name: str, mark: int) -> bool:
+        """The next blocks of a file; whether it has gone. One that was removed is of no message any
+        more."""
+        try:
+            with opened(self._disk, self._folder / FILES_FOLDER / name, READ) as fd:
+                return self._send_blocks(link, fd, name, mark)
+        except FileNotFoundError:
+            return True
+
+    def _send_blocks(self, link: _Link, fd: int, name: str, mark: int) -> bool:
+        size = self._disk.size(fd)
+        window_bytes = min(FILE_WINDOW_BYTES, self._group.window_bytes // CATCH_UP_SHARE)
+        while link.sent_bytes - link.lag_bytes + PIECE_BYTES <= window_bytes:
+            data = self._disk.pread(fd, PIECE_BYTES, link.held_at)
+            is_last = link.held_at + len(data) >= size
+            at, mark_now = link.held_at, mark if is_last else 0
+            said = FilePart(mark_now, name, at, is_last=is_last, crc=crc32(data))
+            self._tell(link, said, data)
+            link.held_at += len(data)
+            if is_last:
+                return True
+        return False
 
     # saying
 
@@ -1390,6 +1443,10 @@ class Primary:
         me = self._leadership
         envelope = Envelope(FORMAT, me.log, self.epoch, me.me, me.start, said)
         self._socket.send(route, encode(envelope), data)
+
+
+def _files_behind(link: _Link) -> int:
+    return len(link.files) + len(link.sent_files) + link.held_files
 
 
 def _is_far(row: Mapping[str, object]) -> bool:

@@ -14,9 +14,12 @@ from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.frames import (
     FORMAT,
     Ack,
+    Beat,
+    ConfirmedUpTo,
     Envelope,
     FilePart,
     Join,
+    Keep,
     PastPart,
     Reads,
     Rejoin,
@@ -30,6 +33,7 @@ from hms.server.replicas.link import Group, Peer
 from hms.server.replicas.log_copy import FILES_FOLDER
 from hms.server.replicas.primary import (
     AWAITED_S,
+    FILE_WINDOW_BYTES,
     PIECE_BYTES,
     SHADOW_FRAMES,
     WINDOW_FRAMES,
@@ -299,3 +303,109 @@ def test_what_a_copy_lacks_takes_half_of_the_window(tmp_path):
     leader.now_s += AWAITED_S
     leader.until(lambda said: isinstance(said, Whole), 200)
     assert not any(isinstance(said, Rejoin) for said, _ in leader.told)
+
+
+NAME = f"{1:016x}-{2:08x}-{3:064x}"
+
+
+def file_arrives(leader, size, name=NAME):
+    """Its message is sent now; the file's bytes are zeros that take no room on the disk."""
+    folder = leader.folder / FILES_FOLDER
+    folder.mkdir(exist_ok=True)
+    with (folder / name).open("wb") as file:
+        file.truncate(size)
+    leader.primary.file_there(name)
+
+
+def whole(folder, **kwargs):
+    """A leader whose other copy has the log."""
+    leader = Leader(folder, [], 64 * MIB, **kwargs)
+    leader.joins()
+    leader.until(lambda said: isinstance(said, Whole), 10)
+    leader.takes()
+    leader.told.clear()
+    return leader
+
+
+@pytest.mark.parametrize(
+    ("window_bytes", "most"), [(64 * MIB, FILE_WINDOW_BYTES), (WINDOW_BYTES, WINDOW_BYTES // 2)]
+)
+def test_a_file_is_on_its_way_a_window_at_a_time(tmp_path, window_bytes, most):
+    """However large it is and slow the copy: what is queued is in the memory of the primary. All
+    of it comes, once, in order, and its record behind it (H11)."""
+    leader, size = whole(tmp_path, window_bytes=window_bytes), 64 * MIB + 5
+    file_arrives(leader, size)
+    leader.writes()
+    queued = turns = taken = 0
+    while not any(isinstance(said, Write) for said, _ in leader.told):
+        leader.turn()
+        leader.turn()  # the copy has said nothing since
+        queued = max(queued, sum(size for _, size in leader.told[taken:]))
+        taken = len(leader.told)
+        leader.takes()
+        turns += 1
+        assert turns <= 2 * size // most
+    assert most - PIECE_BYTES < queued <= most
+    told = [said for said, _ in leader.told if isinstance(said, FilePart | Write)]
+    parts = [said for said in told if isinstance(said, FilePart)]
+    assert [said.offset for said in parts] == list(range(0, size, PIECE_BYTES))
+    assert [said.is_last for said in parts] == [False] * (len(parts) - 1) + [True]
+    assert {said.mark for said in parts[:-1]} == {0}
+    assert 0 < parts[-1].mark < told[-1].mark
+    assert told.index(parts[-1]) < told.index(next(o for o in told if isinstance(o, Write)))
+
+
+def test_a_place_behind_a_file_is_told_when_what_is_before_it_has_gone(tmp_path):
+    """A log that ends before the place that its copy was told is damaged; and what says which
+    segments stay comes after those segments."""
+    leader = whole(tmp_path)
+    file_arrives(leader, 2 * FILE_WINDOW_BYTES)
+    leader.writes()
+    leader.primary.kept()
+    leader.now_s += 1.0
+    for _ in range(3):
+        leader.turn()
+        leader.now_s += 1.0
+    assert not any(isinstance(said, ConfirmedUpTo | Keep) for said, _ in leader.told)
+    leader.until(lambda said: isinstance(said, ConfirmedUpTo), 20)
+    kinds = [type(said) for said, _ in leader.told if not isinstance(said, FilePart | Beat)]
+    assert kinds.index(Write) < kinds.index(Keep) < kinds.index(ConfirmedUpTo)
+
+
+def test_a_link_that_breaks_in_a_file_begins_it_again_and_stays_within_the_window(tmp_path):
+    """What waited behind it is in the files of the log by then."""
+    leader, size = whole(tmp_path), 3 * FILE_WINDOW_BYTES
+    file_arrives(leader, size)
+    leader.writes()
+    leader.turn()
+    leader.told.clear()
+    leader.joins()
+    turns = leader.until(lambda said: isinstance(said, Whole), size // PIECE_BYTES + 20)
+    parts = [said for told, _ in turns for said, _ in told if isinstance(said, FilePart)]
+    assert [said.offset for said in parts] == list(range(0, size, PIECE_BYTES))
+    assert [said.is_last for said in parts] == [False] * (len(parts) - 1) + [True]
+    assert not [link.held for link in leader.primary._links.values() if link.held]
+
+
+def test_what_waits_behind_a_file_is_bounded_as_what_is_on_its_way(tmp_path):
+    """The copy joins again, and gets it from the files."""
+    leader = whole(tmp_path, window_bytes=WINDOW_BYTES)
+    file_arrives(leader, 8 * WINDOW_BYTES)
+    written = 0
+    while not any(isinstance(said, Rejoin) for said, _ in leader.told):
+        leader.writes(data=bytes(MIB))
+        leader.turn()
+        written += MIB
+        assert written <= WINDOW_BYTES + MIB
+    assert not any(isinstance(said, Write) for said, _ in leader.told)
+
+
+def test_a_file_that_goes_on_its_way_holds_nothing_up(tmp_path):
+    """Its message was consumed meanwhile."""
+    leader = whole(tmp_path)
+    file_arrives(leader, 4 * FILE_WINDOW_BYTES)
+    leader.writes()
+    leader.turn()
+    (leader.folder / FILES_FOLDER / NAME).unlink()
+    leader.until(lambda said: isinstance(said, Write), 3)
+    assert not any(said.is_last for said, _ in leader.told if isinstance(said, FilePart))
