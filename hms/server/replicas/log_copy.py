@@ -540,6 +540,8 @@ class LogCopy:
         if self._disk.size(fd) != said.offset:
             raise ReplicaFrameBad(detail=f"file {name} has a gap at {said.offset}")
         write_all(self._disk, fd, [data], said.offset)
+        if said.offset // UNSYNCED_MAX < (said.offset + len(data)) // UNSYNCED_MAX:
+            self._disk.fdatasync(fd)  # one of many GiB at its end would be a silence of the copy
         if said.is_last:
             self._disk.fsync(fd)
             self._end_part()

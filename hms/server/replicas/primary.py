@@ -28,6 +28,7 @@ from hms.errors.catalogue import (
 from hms.errors.tree import HmsError
 from hms.server.arbiter.interface import Arbiter, Configuration, Member
 from hms.server.replicas.archive_marks import ArchiveMarks
+from hms.server.replicas.catch_up_pace import PIECE_BYTES, CatchUpPace
 from hms.server.replicas.catching_up import plan, resumes_at
 from hms.server.replicas.confirmation import Confirmation
 from hms.server.replicas.frames import (
@@ -102,8 +103,6 @@ __all__ = ["Primary"]
 
 log = logging.getLogger("hms.replicas")
 
-PIECE_BYTES: Final = 512 << 10
-"""So much of what a copy lacks is read in a turn: what is written now waits for no more (P13)."""
 WINDOW_FRAMES: Final = 32
 """A copy that catches up has so many pieces on their way to it while nobody writes."""
 SHADOW_FRAMES: Final = 4
@@ -168,8 +167,8 @@ class _Link:
         """Frames."""
         self.sizes: deque[tuple[int, int]] = deque()
         """Of those that are on their way: bytes of the log, and of whatever is behind them."""
-        self.calm = 0
-        """Pieces that it got since somebody wrote."""
+        self.calm, self.pace = 0, CatchUpPace()
+        """calm: pieces that it got since somebody wrote."""
         self.lag_bytes = self.sent_bytes = 0
         """On their way: of the log, and all."""
         self.applied: Place | None = None
@@ -195,9 +194,10 @@ class _Link:
         """Whether it could lead with a log of that format."""
         return log_format in (self.formats or SILENT_FORMATS)
 
-    def wrote(self, mark: int, at_s: float) -> None:
+    def wrote(self, mark: int, at_s: float, size: int) -> None:
         """Somebody did, up to the mark; a copy that has the whole log gets it now."""
         self.calm = 0
+        self.pace.wrote(at_s, 0 if self.is_whole else size)
         if self.is_whole:
             self.sync_times.sent(mark, at_s)
 
@@ -846,8 +846,7 @@ class Primary:
     def _serve(self) -> None:
         while not self._is_over and self._fault is None:
             pause_s = max(0.0, self._beat_at_s - self._clock_s())
-            if self._has_more():
-                pause_s = min(pause_s, AWAITED_S) if self._is_awaited() else 0.0
+            pause_s = min(pause_s, self._until_more_s())
             if self._is_place_new:
                 pause_s = min(pause_s, PLACE_S)
             self._socket.wait(pause_s)
@@ -958,8 +957,16 @@ class Primary:
     def _is_place_new(self) -> bool:
         return bool(self._places) or self._place != self._readable.place
 
+    def _until_more_s(self) -> float:
+        """How soon a copy may get the next piece of what it lacks, if nothing comes before."""
+        at_s = self._clock_s()
+        rests = [one.pace.rest_s(at_s) for one in self._links.values() if self._may_send(one)]
+        if not rests:
+            return float("inf")
+        return max(min(rests), AWAITED_S if self._is_awaited() else 0.0)
+
     def _has_more(self) -> bool:
-        return any(self._may_send(link) for link in self._links.values())
+        return self._until_more_s() < float("inf")
 
     def _is_awaited(self) -> bool:
         """Somebody waits for what has gone just now to be confirmed."""
@@ -968,6 +975,8 @@ class Primary:
 
     def _may_send(self, link: _Link) -> bool:
         """Whether what a copy lacks may go on."""
+        if not link.pace.may_send(self._clock_s()):
+            return False
         if link.sent_bytes + PIECE_BYTES > self._group.window_bytes // CATCH_UP_SHARE:
             return False
         if link.is_whole:
@@ -1010,6 +1019,7 @@ class Primary:
             match said:
                 case Ack():
                     link.took(said.frames)
+                    link.pace.took(link.taken, at_s)
                     link.mark = max(link.mark, said.mark)
                     link.sync_times.synced(said.mark, at_s)
                     self._count(link)
@@ -1021,6 +1031,7 @@ class Primary:
                     if said.at_s > self._clock_s():  # it would prove leadership for ever
                         raise ReplicaFrameBad(detail="it answers a beat that was not sent yet")
                     self._confirmation.beat(copy_id, said.at_s)
+                    link.pace.answered(at_s - said.at_s)
                 case Bye():
                     self._confirmation.left(copy_id)
                     del self._links[link.route]
@@ -1186,8 +1197,9 @@ class Primary:
             must_keep, self._must_keep = self._must_keep, False
         if waiting:
             self._passed_at_s = self._clock_s()
+            size = sum(len(data) + self._file_bytes(said) for said, data in waiting)
             for link in self._links.values():
-                link.wrote(self._passed, self._passed_at_s)
+                link.wrote(self._passed, self._passed_at_s, size)
         for said, data in waiting:
             for link in list(self._links.values()):
                 self._pass_on(link, said, data)
@@ -1196,6 +1208,14 @@ class Primary:
             for link in self._links.values():
                 if link.is_whole:
                     self._tell_in_order(link, keep)
+
+    def _file_bytes(self, said: Said) -> int:
+        """Of a file that is there now."""
+        if isinstance(said, FilePart):
+            with suppress(FileNotFoundError):
+                file = self._folder / FILES_FOLDER / said.name
+                return self._disk.size_and_age(file)[0]
+        return 0
 
     def _pass_on(self, link: _Link, said: Said, data: bytes) -> None:
         """To a copy that is whole; one that is not gets later what it has not passed yet. One that
@@ -1230,6 +1250,9 @@ class Primary:
         confirmation."""
         if self._is_awaited() or not self._may_send(link) or link.route not in self._links:
             return
+        at_s, sent_bytes = self._clock_s(), link.sent_bytes
+        if link.pace.rest_s(at_s):
+            return
         link.calm += 1
         if link.files:
             self._some_of_file(link, link.files[0])
@@ -1239,6 +1262,8 @@ class Primary:
             self._some_past(link, link.past[0])
         else:
             self._make_whole(link)
+        if link.sent_bytes > sent_bytes:
+            link.pace.sent(link.sent, link.sent_bytes - sent_bytes, at_s)
 
     def _some_of(self, link: _Link, number: int) -> None:
         """The next bytes of a segment; one that was let go meanwhile has the copy join again."""

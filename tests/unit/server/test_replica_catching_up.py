@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hms.server.replicas.catch_up_pace import PIECE_BYTES
 from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.copy_state import CopyState
 from hms.server.replicas.follower import Follower
@@ -16,6 +17,7 @@ from hms.server.replicas.frames import (
     Ack,
     Beat,
     Envelope,
+    FilePart,
     Resume,
     Segment,
     Whole,
@@ -126,6 +128,19 @@ def test_what_a_copy_lacks_is_synced_in_portions(copy):
     assert [said for [(said, _)] in turns] == [Ack(0, 3 + n) for n in range(40)]
     assert max(unsynced for [(_, unsynced)] in turns) < UNSYNCED_MAX
     assert copy.disk.syncs - before == 40 * MIB // UNSYNCED_MAX
+
+
+def test_a_file_of_a_message_is_synced_in_portions(copy):
+    """One sync of many GiB at its end would be a silence, after which the copy counts no more."""
+    name, size = f"{1:016x}-{2:08x}-{3:064x}", 16 * MIB
+    most = 0
+    for at in range(0, size, PIECE_BYTES):
+        data, is_last = os.urandom(PIECE_BYTES), at + PIECE_BYTES == size
+        said = FilePart(9 * is_last, name, at, is_last=is_last, crc=crc32(data))
+        [(answer, unsynced)] = copy.turn(frame(said, data))
+        most = max(most, unsynced)
+    assert most == UNSYNCED_MAX - PIECE_BYTES
+    assert (answer.mark, unsynced) == (9, 0)
 
 
 def test_all_is_synced_before_a_copy_says_that_it_has_it(copy):

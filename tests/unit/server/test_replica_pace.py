@@ -10,12 +10,14 @@ import pytest
 
 from hms.server.arbiter import Configuration, Member
 from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
+from hms.server.replicas.catch_up_pace import PIECE_BYTES, RESTS
 from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.frames import (
     FORMAT,
     Ack,
     Beat,
     ConfirmedUpTo,
+    Drop,
     Envelope,
     FilePart,
     Join,
@@ -34,7 +36,6 @@ from hms.server.replicas.log_copy import FILES_FOLDER
 from hms.server.replicas.primary import (
     AWAITED_S,
     FILE_WINDOW_BYTES,
-    PIECE_BYTES,
     SHADOW_FRAMES,
     WINDOW_FRAMES,
     Primary,
@@ -409,3 +410,81 @@ def test_a_file_that_goes_on_its_way_holds_nothing_up(tmp_path):
     (leader.folder / FILES_FOLDER / NAME).unlink()
     leader.until(lambda said: isinstance(said, Write), 3)
     assert not any(said.is_last for said, _ in leader.told if isinstance(said, FilePart))
+
+
+def under_load(leader, data, turn_s=0.005):
+    """A turn in which somebody writes, and the copy has what was sent so much later."""
+    leader.writes(data=data)
+    told, _ = leader.turn()
+    leader.now_s += turn_s
+    leader.takes()
+    return told
+
+
+def test_a_catch_up_rests_while_somebody_writes_little(tmp_path):
+    """A burst of one turn, and then nothing for as long as RESTS says; all of it comes."""
+    leader = Leader(tmp_path, [8 * MIB - 64], 8 * MIB)
+    leader.joins()
+    turns, rests = [], 0
+    while not any(isinstance(said, Whole) for said in turns):
+        assert leader.primary._has_more()
+        rests += leader.primary._until_more_s() > AWAITED_S
+        turns += [said for said, _ in under_load(leader, bytes(8))]
+        assert len(turns) < 1000
+    assert rests > RESTS * len([said for said in turns if behind(said)]) / 2
+
+
+def test_a_catch_up_ends_though_more_is_written_than_it_would_send_with_rests(tmp_path):
+    """A third of a piece in a turn would be less than what is added in one."""
+    leader = Leader(tmp_path, [8 * MIB - 64], 8 * MIB)
+    leader.joins()
+    for _ in range(100):
+        if any(isinstance(said, Whole) for said, _ in under_load(leader, bytes(PIECE_BYTES // 2))):
+            break
+    else:
+        pytest.fail("it never had all")
+    assert not any(isinstance(said, Rejoin) for said, _ in leader.told)
+
+
+def test_the_size_of_a_file_that_comes_counts_as_written(tmp_path):
+    """Else files could come faster than a copy that catches up gets them."""
+    leader = Leader(tmp_path, [8 * MIB - 64], 64 * MIB)
+    leader.joins()
+    while leader.primary._until_more_s() <= AWAITED_S:
+        under_load(leader, bytes(8))
+        assert len(leader.told) < 100
+    file_arrives(leader, 8 * MIB)
+    leader.turn()
+    assert leader.primary._until_more_s() <= AWAITED_S
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_copy_that_was_away_gets_what_it_lacks_of_the_log_and_no_more(tmp_path, is_kept):
+    """Segments that left the log meanwhile, for the history or for good, are not needed: what they
+    had that is still waiting stands in later ones. So nothing is kept for it, and it never begins
+    anew."""
+    size = MIB - SEGMENT_HEADER_BYTES
+    leader = Leader(tmp_path, [size, size], MIB, history=[size, size])
+    numbers = {n: HISTORY_SUFFIX if n <= 2 else ".log" for n in (1, 2, 3)}
+    files = {n: segment_file(tmp_path, n, suffix) for n, suffix in numbers.items()}
+    had = {n: file.read_bytes()[:SEGMENT_HEADER_BYTES] for n, file in files.items()}
+    if not is_kept:
+        files[1].unlink()
+        files[2].unlink()
+
+    def joins():
+        leader.says(Join(OTHER, 3, had, {3: MIB // 2}, [], []))
+        leader.says(Reads([leader.primary._format]))
+
+    joins()
+    for said, _ in list(leader.told):
+        if isinstance(said, Drop):
+            assert said.segments == [1, 2]
+            for number in said.segments:
+                del had[number]
+            joins()
+    assert sorted(had) == ([1, 2, 3] if is_kept else [3])
+    leader.until(lambda said: isinstance(said, Whole), 20)
+    sent = [(said, size) for said, size in leader.told if isinstance(said, Write)]
+    assert min(said.number for said, _ in sent) == 3
+    assert sum(size for _, size in sent) == MIB // 2 + size
