@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
-
 from hms.boot.entries import Config, Node
 from hms.boot.monitoring.standby_figures import told_by_copy
 from hms.boot.replicating import await_found, await_leader, endpoint_of
 from hms.errors.catalogue import ReplicasNotBegun, TakeOverRefused
 from hms.server.arbiter import Arbiter, Configuration, Leader, Member
+from hms.server.arbiter.interface import goes_on_alone
 from hms.server.replicas.copy_state import CopyState, read_state
 from hms.server.replicas.log_copy import LogCopy
 from hms.server.replicas.promises import promises_needed
@@ -44,6 +43,9 @@ class Promotion:
         state = read_state(REAL_DISK, self._node.store, self._me)
         if state is None:
             raise self._refused(f"{self._node.store} has no copy of the log")
+        if gap := LogCopy(REAL_DISK, self._node.store).gap():
+            detail = f"its copy lacks segment {gap}, which the log needs: it was about to get all"
+            raise self._refused(f"{detail}. Promote another one, or boot one that has it")
         now = self._when_nobody_leads()
         if not self._agrees(what := self._missing(now)):
             raise self._refused(f"{what}. What others confirmed behind that is lost with --lossy")
@@ -98,14 +100,7 @@ class Promotion:
         if (standing := self._arbiter.read()) is None:
             return None
         now = standing.configuration
-        new = msgspec.structs.replace(
-            now,
-            version=now.version + 1,
-            members=(Member(self._me, state.copy_id, state.starts),),
-            copies=1,
-            lossy=(*now.lossy, now.epoch),
-            is_forced=True,
-        )
+        new = goes_on_alone(now, Member(self._me, state.copy_id, state.starts))
         return new if self._arbiter.force(now.version, new) else None
 
 

@@ -17,6 +17,7 @@ from tests.sim.replicas import hostile
 from tests.sim.replicas.world import FOLDER, LEASE_S, LOG, World
 
 WORLDS = 400 if os.environ.get("HMS_HA") == "full" else 3
+FULL = (2, 3, 5)
 FIRST, WORLDS_MAX = 15, WORLDS + 20
 """So many more are tried until each kind of event was there."""
 
@@ -49,6 +50,23 @@ def test_nothing_confirmed_is_lost_and_no_copy_breaks_an_invariant():
     assert attacks > 10 * WORLDS
     assert damages
     assert outcomes.keys() >= {"Lead", "GiveWay", "GaveUp"}
+
+
+@pytest.mark.timeout(1800)
+def test_what_a_promotion_loses_is_told_to_the_client_and_nothing_else_is_lost():
+    """Segments leave the log, pinned or to the history; copies are left behind, and an operator has
+    one of them lead; disks refuse, and what is said one way stands still."""
+    left = promotions = told = refusals = 0
+    for seed in FULL:
+        world = World(seed, copies=2, is_full=True)
+        assert world.run(4000) == [], f"seed {seed}"
+        left, promotions = left + world.left, promotions + world.promotions
+        told, refusals = told + world.told_lost, refusals + world.refusals
+
+    assert left > 10 * len(FULL)
+    assert promotions
+    assert told
+    assert refusals
 
 
 @pytest.mark.timeout(1800)

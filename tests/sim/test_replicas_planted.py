@@ -4,6 +4,7 @@ import pytest
 
 from tests.sim.replicas.planted import (
     PLANTS,
+    PLANTS_OF_ALL,
     PLANTS_OF_FIVE,
     PLANTS_OF_THREE,
     PLANTS_WITH_ONE_FAR,
@@ -12,21 +13,21 @@ from tests.sim.replicas.world import World
 
 RUNS_MAX = 100
 LIKELY = {
-    ("gap_taken_for_whole", 2): 176,
-    ("gone_back_counted", 2): 14,
-    ("tail_cut_for_good", 2): 2,
-    ("changed_without_version", 2): 3,
-    ("unconfirmed_shown", 2): 3,
-    ("copy_counted_twice", 5): 3,
-    ("damage_taken_for_torn", 3): 5,
-    ("longest_segment_adopted", 3): 2,
-    ("one_admitted_at_a_time", 3): 165,
+    ("gap_taken_for_whole", 2): 78,
+    ("gone_back_counted", 2): 10,
+    ("tail_cut_for_good", 2): 1,
+    ("changed_without_version", 2): 2,
+    ("unconfirmed_shown", 2): 5,
+    ("copy_counted_twice", 5): 2,
+    ("damage_taken_for_torn", 3): 4,
+    ("longest_segment_adopted", 3): 5,
+    ("one_admitted_at_a_time", 3): 121,
     ("shrunk_below_copies_min", 3): 5,
-    ("one_promise_too_few", 3): 5,
-    ("promise_answered_before_durable", 3): 5,
-    ("shorter_tail_adopted", 3): 4,
-    ("shrunk_to_copies_that_lack_older_epochs", 5): 9,
-    ("stranger_promises", 3): 41,
+    ("one_promise_too_few", 3): 2,
+    ("promise_answered_before_durable", 3): 2,
+    ("shorter_tail_adopted", 3): 5,
+    ("shrunk_to_copies_that_lack_older_epochs", 5): 78,
+    ("stranger_promises", 3): 3,
 }
 """Seeds that found a rarer one when this was written: they are tried first, to save time."""
 GROUPS = {2: PLANTS, 3: PLANTS_OF_THREE, 5: PLANTS_OF_FIVE}
@@ -56,3 +57,14 @@ def test_an_asynchronous_copy_that_counts_is_found(plant, monkeypatch):
     plant(monkeypatch)
 
     assert any(World(seed, far=1).run(4000) for seed in range(1, RUNS_MAX))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", PLANTS_OF_ALL)
+def test_a_planted_fault_of_what_leaves_the_log_or_is_lost_is_found(plant, monkeypatch):
+    """In a world where nothing is found without it."""
+    seed = PLANTS_OF_ALL[plant]
+    assert World(seed, is_full=True).run(4000) == []
+    plant(monkeypatch)
+
+    assert World(seed, is_full=True).run(4000)

@@ -18,6 +18,7 @@ __all__ = [
     "decode_configuration",
     "encode",
     "ended_in",
+    "goes_on_alone",
     "has_ended",
     "led_by",
     "may_campaign",
@@ -167,6 +168,20 @@ def decode_configuration(value: bytes, what: str) -> Configuration:
         detail = f"{found.copies} copies of {count} members, version {found.version}"
         raise ArbiterDamaged(endpoint=what, detail=detail)
     return found
+
+
+def goes_on_alone(now: Configuration, member: Member) -> Configuration:
+    """What an operator puts there who has one copy lead without enough others, also one that was
+    removed: what it says counts from here on."""
+    return msgspec.structs.replace(
+        now,
+        version=now.version + 1,
+        members=(member,),
+        copies=1,
+        removed=tuple(one for one in now.removed if one != member.name),
+        lossy=(*now.lossy, now.epoch),
+        is_forced=True,
+    )
 
 
 def next_epoch(now: Configuration, replica: str, start: int) -> Configuration:

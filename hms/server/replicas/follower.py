@@ -607,7 +607,7 @@ class Follower:
     def _next(self, said: Told, data: Data) -> None:
         if not self._is_resumed and not isinstance(said, Drop | Aside):
             return  # it joins anew
-        if isinstance(said, Cut) and said.number >= self.copy.newest_now():  # else more stays
+        if isinstance(said, Cut) and self.copy.ends_there(said):
             self._confirmed.lower(Place(said.number, said.end))
         elif isinstance(said, Aside) and said.segments:
             self._confirmed.lower(self.copy.end_before(min(said.segments)))

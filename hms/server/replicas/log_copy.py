@@ -210,6 +210,23 @@ class LogCopy:
         is_clean = not walk.is_at_seal() and (is_at_end or walk.is_torn())
         return End(epoch, number, walk.at), is_clean
 
+    def gap(self) -> int:
+        """The first segment that this log needs and that is not here, as in a copy that has not
+        been sent everything yet; 0 for none. Nobody could lead with it."""
+        numbers = segment_numbers(self._disk, self._folder, LOG_SUFFIX)
+        if not numbers:
+            return 0
+        file = segment_file(self._folder, numbers[-1])
+        with suppress(StoreCorrupt):  # what is damaged is told by tail()
+            oldest = read_info(self._disk, file, numbers[-1], is_last=True).oldest
+            return min({*range(oldest, numbers[-1])} - {*numbers}, default=0)
+        return 0
+
+    def ends_there(self, said: Cut) -> bool:
+        """Whether this copy has records behind that place, and loses them; where it has none, what
+        was confirmed to it still is so, and comes again."""
+        return said.number >= self.newest_now() and said.end < self._tails.get(said.number, 0)
+
     def _whole_files(self) -> list[str]:
         with suppress(FileNotFoundError):
             return [n for n in self._disk.list_dir(self._files) if is_whole_file(n)]

@@ -17,4 +17,11 @@ in tests/unit/server/test_replica_machines.py; what waits for a time in
 tests/sim/test_clock_matrix.py and, over a take-over, tests/acceptance/test_ha_replicas.py; H19 to
 H21 in tests/sim/test_two_logs.py, tests/unit/client/test_client_epochs.py and
 tests/unit/engine/session/test_outcomes.py.
+
+With is_full (python -m tests.sim.replicas --full) also: segments that leave the log by the
+journal's own manager, a lossy promotion of a copy that was left behind, and what a client is
+told of it by its own code; removed and added copies, full disks, failed syncs, clocks that are set,
+lines that carry one way only. After a promotion H7 is not looked at. Not simulated: damage of older
+segments (tests/acceptance/test_ha_damage.py), two processes of one copy (test_ha_disks.py), an
+arbiter that lost its data (test_ha_bad_input.py), H27 (bench.ha), H28 (test_ha_replicas.py).
 """

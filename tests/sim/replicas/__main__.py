@@ -17,12 +17,14 @@ def main():
     parser.add_argument("--copies", type=int, help="2 to 5; without it worlds of two and three")
     logging.disable(logging.CRITICAL)
     parser.add_argument("--far", type=int, help="asynchronous copies besides; else one in a third")
+    told = "also segments that leave the log, lossy promotions, and what World(is_full) says"
+    parser.add_argument("--full", action="store_true", help=told)
     given = parser.parse_args()
     begun, seed, changes, confirmed, bad = time.monotonic(), given.seed, 0, 0, 0
     used_s = -time.process_time()
     while (spent := time.monotonic() - begun) < given.minutes * 60:
         far = int(seed % 3 == 0) if given.far is None else given.far
-        world = World(seed, given.copies or 2 + seed % 2, far=far)
+        world = World(seed, given.copies or 2 + seed % 2, far=far, is_full=given.full)
         for fault in world.run(given.steps):
             bad += 1
             print(f"seed {seed}, {len(world.names)} copies: {fault}", flush=True)

@@ -86,7 +86,8 @@ class Net:
         self._rng, self.on_ack = rng, on_ack
         self.lines, self.sockets = {}, {}
         self.routes = iter(range(1, 1 << 30))
-        self.cut = set()
+        self.cut, self.stalled = set(), set()
+        """Pairs between whom nothing gets through; who says nothing that the other one hears."""
 
     def is_cut(self, one, other):
         return frozenset((one, other)) in self.cut
@@ -113,7 +114,13 @@ class Net:
     def carry(self):
         """Some of what is on its way arrives."""
         for line in list(self.lines.values()):
-            for source, target in ((line.up, line.there), (line.down, line.here)):
+            ways = (
+                (line.up, line.there, line.me, line.primary),
+                (line.down, line.here, line.primary, line.me),
+            )
+            for source, target, *ends in ways:
+                if (*ends,) in self.stalled:
+                    continue
                 for _ in range(self._rng.randint(0, min(len(source), 6))):
                     target.append(source.popleft())
             is_over = line.is_cut and not (line.up or line.down or line.here or line.there)

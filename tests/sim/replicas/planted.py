@@ -6,6 +6,7 @@ Each changes the product, through monkeypatch, as a mistake would.
 from msgspec import structs
 
 from hms.boot.clock import EvenClock
+from hms.client.send_buffer import Sender
 from hms.server.arbiter.interface import encode
 from hms.server.arbiter.memory import MemoryArbiter
 from hms.server.replicas.confirmation import Confirmation, _Peer
@@ -16,7 +17,12 @@ from hms.server.replicas.link import Group
 from hms.server.replicas.log_copy import LogCopy
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import GiveWay, Lead, Promises
-from hms.store.journal.segment_walk import Walk, last_written
+from hms.store.journal.segment_walk import (
+    PINNED_SUFFIX,
+    Walk,
+    last_written,
+    segment_numbers,
+)
 
 
 def confirmed_by_one_fewer(patch):
@@ -277,6 +283,53 @@ def asynchronous_confirms(patch):
     patch.setattr(Confirmation, "_reached", reached)
 
 
+def pinned_segments_removed(patch):
+    """A copy that has a segment which stays, pinned, at the primary takes it for one that went."""
+    keep = LogCopy._keep
+
+    def forgetful(self, said):
+        keep(self, structs.replace(said, pinned=[]))
+
+    patch.setattr(LogCopy, "_keep", forgetful)
+
+
+def pinned_not_sent(patch):
+    """A copy that comes gets the log, and not the segments behind it that are needed."""
+    headers = Primary._headers_now
+
+    def without(self):
+        pinned = segment_numbers(self._disk, self._folder, PINNED_SUFFIX)
+        return {number: one for number, one in headers(self).items() if number not in pinned}
+
+    patch.setattr(Primary, "_headers_now", without)
+
+
+def loss_not_told(patch):
+    """A client is connected to a log that lacks what was confirmed to it, and says nothing."""
+    patch.setattr(Sender, "lost_of", lambda *_: None)
+
+
+def loss_told_of_all(patch):
+    """A client tells that a log has lost all that it remembers, not what is behind its end."""
+    lost_of = Sender.lost_of
+    patch.setattr(Sender, "lost_of", lambda self, log, last: lost_of(self, log, last and last - 1))
+
+
+def failed_sync_tried_again(patch):
+    """A sync that failed is asked for again, and finds nothing to do (P7)."""
+    sync = LogCopy.sync
+
+    def again(self):
+        try:
+            sync(self)
+        except OSError:
+            for fd in self._open.values():
+                self._disk._fds[fd].is_broken = False
+            sync(self)
+
+    patch.setattr(LogCopy, "sync", again)
+
+
 PLANTS = [
     tail_cut_for_good,
     confirmed_by_one_fewer,
@@ -311,6 +364,15 @@ PLANTS_OF_THREE = [
 
 PLANTS_OF_FIVE = [copy_counted_twice, shrunk_to_copies_that_lack_older_epochs]
 """A take-over takes three of five."""
+
+PLANTS_OF_ALL = {
+    pinned_segments_removed: 3,
+    pinned_not_sent: 5,
+    loss_not_told: 2,
+    loss_told_of_all: 1,
+    failed_sync_tried_again: 1,
+}
+"""Found in worlds of two copies where everything happens, and the seeds that find them."""
 
 PLANTS_WITH_ONE_FAR = [asynchronous_taken_in, asynchronous_confirms, stranger_campaigns]
 """Of two copies that count and an asynchronous one."""

@@ -1,12 +1,14 @@
 """The world: machines with a process each, driven step by step; the invariants after each."""
 
+import errno
 import hashlib
+import os
 import random
 import re
 from collections import Counter, deque
 from contextlib import suppress
+from functools import partial
 from itertools import combinations, count
-from pathlib import Path
 
 import msgspec
 
@@ -31,7 +33,7 @@ from hms.server.replicas.follower import Follower
 from hms.server.replicas.frames import Bye
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
-from hms.server.replicas.log_copy import ASIDE_MAX, FILES_FOLDER, LogCopy, aside_names
+from hms.server.replicas.log_copy import ASIDE_MAX, FILES_FOLDER, NO_LIMITS, LogCopy, aside_names
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import Lead, promises_needed
 from hms.store.journal.confirmed_place import NOTHING, Place, place_in
@@ -50,14 +52,15 @@ from hms.store.journal.format import (
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file
 from tests.sim.disk import Crash, SimDisk
-from tests.sim.replicas import hostile
+from tests.sim.replicas import hostile, loss
+from tests.sim.replicas.leaving import Leaving, StaysWhole, limits_of
 from tests.sim.replicas.lines import Line, Net, Socket
+from tests.sim.replicas.loss import Reader
+from tests.sim.replicas.what_is_fixed import FOLDER, LEASE_S, LOG, SEGMENT, UID
 
-FOLDER = Path("/copy")
-LOG, UID, LEASE_S, SEGMENT = "1f" * 16, 7, 5.0, 4096
 KIND = 1
 HEAL_STEPS = 4000
-BEGUN_S, WALL_S = 1.7e9, 3 * 86400.0
+BEGUN_S, WALL_S, STEP_S = 1.7e9, 3 * 86400.0, 3600.0
 TIME_SHARE, TIME_SLACK_S = 0.03, 0.5
 """A clock of a machine runs one percent apart, and the node follows its date by as much."""
 STORED, GONE = rb"\+([0-9a-f-]{90})\)", rb" -([0-9a-f-]{90})\)"
@@ -66,6 +69,18 @@ STORED, GONE = rb"\+([0-9a-f-]{90})\)", rb" -([0-9a-f-]{90})\)"
 
 class Disk(SimDisk):
     """Of one machine: the folder of a copy, and that of its files."""
+
+    fails = False
+    """The next sync does."""
+
+    def _sync(self, fd, call):
+        if self.fails:
+            self.before = partial(self._refuse, self.before)
+        super()._sync(fd, call)
+
+    def _refuse(self, before, _call, _inode):
+        self.before, self.fails = before, False
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def key(self, path):
         is_file = path.parent.name == FILES_FOLDER
@@ -98,12 +113,21 @@ class Log:
         recovery = Recovery(self.disk, FOLDER, UID)
         found = [(lsn, bytes(payload)) for lsn, _, _, payload, _ in recovery.records()]
         recovery.cut_tail()
-        world.opened(name, found, epoch)
+        kind = Leaving if world.is_full else StaysWhole
+        self.leaving = kind(world, self.disk, [body for _, body in found])
+        world.led.add(epoch)
+        pinned = self._pinned(recovery)
+        world.opened(name, [*pinned, *found], epoch, self.leaving)
+        if recovery.oldest > self.leaving.told_first:
+            told = f"it was told again from {self.leaving.told_first} on"
+            world.fault(f"H6: the log of {name} begins with segment {recovery.oldest}, {told}")
+        self.leaving.sequence = world.reader.opens(self.leaving.sequence, found, epoch)
         times = [world.times[body][0] for _, body in found if body in world.times]
         clock.begin_at(max(times, default=0) + 1)
         for gone in re.findall(GONE, b"".join(body for _, body in found)):
             self.disk.unlink(FOLDER / FILES_FOLDER / gone.decode())
         self.lsn, self.number = recovery.next_lsn, recovery.next_number - 1
+        self.leaving.begun_with(recovery)
         self.fd = self.salt = self.at = None
         self.batch = None
         self._begin()
@@ -117,11 +141,13 @@ class Log:
         self.disk.unlink(spare)
         fd = self.disk.open(spare, CREATE)
         self.disk.allocate(fd, SEGMENT)
-        header = pack_segment_header(Author(UID, self.epoch), self.number, self.lsn, 1)
+        oldest = self.leaving.oldest_for(self.lsn)
+        header = pack_segment_header(Author(UID, self.epoch), self.number, self.lsn, oldest)
         write_all(self.disk, fd, [header], 0)
         self.disk.fdatasync(fd)
         self.disk.rename(spare, segment_file(FOLDER, self.number))
         self.disk.fsync_dir(FOLDER)
+        self.leaving.begun(self.number, oldest)
         self.primary.begun(self.number, header, SEGMENT)
         if old[0] is not None:
             seal = pack_seal(self.lsn, old[2])
@@ -134,12 +160,14 @@ class Log:
 
     def write(self, records):
         """Records on their way; one batch at a time."""
-        files = [self._names_a_file() for _ in range(records)]
+        told = self.leaving.tells(self.number, self.lsn)
+        files = [told] if told else [self._names_a_file() for _ in range(records)]
         payloads = [
             b"(%d %s%s)" % (next(self.world.bodies), self.name.encode(), file) for file in files
         ]
         for payload in payloads:
             self.world.times[payload] = self.clock_ms(), self.world.now_s, self.epoch
+            self.leaving.sent(payload, is_of_client=self.epoch == max(self.world.led))
         size = sum(record_bytes(len(payload)) for payload in payloads)
         if self.at + size + RECORD_HEADER_BYTES > SEGMENT:
             self._begin()
@@ -151,6 +179,7 @@ class Log:
         end = write_all(self.disk, self.fd, [data], self.at)
         self.primary.written(self.number, self.at, data)
         records = [(entry.lsn, payload) for entry, payload in zip(entries, payloads, strict=True)]
+        self.world.written_in |= dict.fromkeys(payloads, self.number)
         self.batch = [records, (self.number, self.at, data), None]
         self.at, self.lsn = end, self.lsn + len(payloads)
 
@@ -193,11 +222,24 @@ class Log:
         elif self.primary._is_confirmed(self.batch[2]):
             records, place, _ = self.batch
             self.batch = None
-            self.world.confirm(self.name, self.epoch, records, place)
+            self.world.confirm(self.name, self.epoch, records, place, self.leaving.pins)
             for gone in re.findall(GONE, b"".join(body for _, body in records)):
                 self.disk.unlink(FOLDER / FILES_FOLDER / gone.decode())
                 self.primary.file_gone(gone.decode())
+            if self.leaving.let_go(records[-1][0]):
+                self.primary.kept()
         return True
+
+    def _pinned(self, recovery):
+        """Records of segments behind the log that hold what is needed."""
+        found = []
+        for number in sorted(n for n in self.leaving.pins if n < recovery.oldest):
+            try:
+                for lsn, _, _, payload, _ in recovery.pinned_records(number):
+                    found.append((lsn, bytes(payload)))
+            except FileNotFoundError:
+                self.world.fault(f"H6: {self.name} leads and lacks the pinned segment {number}")
+        return found
 
 
 class Applying:
@@ -248,6 +290,7 @@ class Process:
             lambda: None,
             lambda group, primary: Line(world.net, group.me, primary),
             lambda: world.clock_s(name),
+            limits=world.past_limits,
             applies=self.applies,
         )
         self.follower.begin()
@@ -350,9 +393,12 @@ class Process:
 class World:
     """Everything from one seed. faults: what went against an invariant."""
 
-    def __init__(self, seed, copies=2, *, confirm="", far=0):
+    def __init__(self, seed, copies=2, *, confirm="", far=0, is_full=False):
         """confirm: ALL, or as the seed says; far: so many further copies are asynchronous; with an
-        odd seed an operator changes at times which ones."""
+        odd seed an operator changes at times which ones; is_full: also with what is newer than the
+        seeds that are known to find a planted fault: segments leave the log, an operator promotes a
+        copy with a loss, removes and adds copies, disks refuse and fill up, what is said one way
+        stands still, clocks of machines are set."""
         self.rng = random.Random(seed)
         self.names = "abcdefg"[: copies + far]
         self.asynchronous = frozenset(self.names[copies:])
@@ -360,6 +406,7 @@ class World:
         is_all = (copies > 2 and self.rng.random() < 0.2) or confirm == "ALL"
         copies_min = self.rng.choice((1, 2)) if copies > 2 else 1
         self.limits = Limits(copies_min, 2.0, 20.0, is_all=is_all)
+        self._begin_all(seed, is_full=is_full)
         self.outcomes = Counter()
         self.now_s = 1000.0
         self.bodies = count(1)
@@ -417,6 +464,37 @@ class World:
         )
         if far and seed % 2:
             self._acts += ((0.003, self._change_mode),)
+        if is_full:
+            self._acts += (
+                (0.004, self._promote),
+                (0.001, self._leave_behind),
+                (0.002, self._doom),
+                (0.002, self._stall),
+                (0.01, lambda _name: self.net.stalled.clear()),
+                (0.001, self._fill_up),
+                (0.01, self._free),
+                (0.002, self._fail_once),
+                (0.002, self._set_clock),
+                (0.002, self._remove),
+                (0.006, self._add),
+            )
+
+    def _begin_all(self, seed, *, is_full):
+        """What only a world where everything happens has."""
+        self.is_full, self.led = is_full, set()
+        self.past_limits = limits_of(random.Random(f"past {seed}")) if is_full else NO_LIMITS
+        self.reader, self.segment_of = Reader(self), {}
+        """Segments of confirmed records by their numbers."""
+        self.promoted, self.promoted_in, self.may_fall = "", 0, set()
+        """Who is to lead after an operator's loss, behind which epoch; copies that still say what
+        they had before."""
+        self.held, self.doomed = {}, ""
+        """Machines that are off, until when; who alone is left of a group."""
+        self.adopted, self.written_in = set(), {}
+        """Bodies that some primary began with, or that were confirmed; segments by body."""
+        self.removals = self.refusals = self.left = self.promotions = self.losses = (
+            self.told_lost
+        ) = 0
 
     def _disk(self):
         disk = Disk(self.rng)
@@ -483,15 +561,24 @@ class World:
             text = f"{len(have)} of {promises_needed(granted)} copies have promised"
             self.fault(f"T: {name} opens epoch {granted.epoch}, {text}")
 
-    def opened(self, name, found, epoch):
-        """H6: whoever leads holds every record that an older epoch confirmed. One that comes late
-        to its epoch, when a newer one is led, finds too few copies to confirm anything."""
+    def opened(self, name, found, epoch, told):
+        """H6: whoever leads holds every record that an older epoch confirmed, but for those that
+        were needed no more and left. One that comes late to its epoch, when a newer one is led,
+        finds too few copies to confirm anything."""
         there = dict(found)
+        needed = {
+            lsn
+            for lsn, _ in self.confirmed
+            if self.segment_of[lsn] >= told.told_first or self.segment_of[lsn] in told.pins
+        }
+        if name == self.promoted and epoch > self.promoted_in:
+            loss.accept(self, name, there, needed)
         missing = [
             lsn
             for lsn, body in self.confirmed
-            if self.confirmed_in[lsn] < epoch and there.get(lsn) != body
+            if lsn in needed and self.confirmed_in[lsn] < epoch and there.get(lsn) != body
         ]
+        self.adopted.update(there.values())
         self.check_read(name, epoch)
         if missing:
             self.fault(f"H6: {name} leads and lacks {len(missing)} confirmed, from {missing[0]} on")
@@ -506,6 +593,8 @@ class World:
             disk = self.disks[name]
             told = disk.names.get("CONFIRMED")
             place = None if told is None else place_in(bytes(told.cache))
+            if place is not None and self.may_fall and not loss.rises_again(self, name, place):
+                continue
             if place is not None and place < self.places.get(name, NOTHING):
                 self.fault(f"H10: {name} may be read up to {place}, was {self.places[name]}")
             if place is not None:
@@ -525,7 +614,7 @@ class World:
         if is_older and (file is None or bytes(file.cache[: place.offset]) != seen):
             self.fault(f"H9: {name} leads and lacks what was readable, up to {place}")
 
-    def confirm(self, name, epoch, records, place):
+    def confirm(self, name, epoch, records, place, pins=()):
         """H10, H4 and H18: a number is what ids and fencing tokens are made of."""
         last = self.confirmed[-1][0] if self.confirmed else 0
         for lsn, body in records:
@@ -534,14 +623,43 @@ class World:
         self.confirmed_in |= {
             lsn: min(epoch, self.confirmed_in.get(lsn, epoch)) for lsn, _ in records
         }
+        self.segment_of |= {lsn: place[0] for lsn, _ in records}
         if records[0][0] <= last:
             self._late(name, epoch, records, place)
             return
         self.confirmed += records
         self.last_place = place
         self.check_durable("H4")
+        self.reader.confirmed(records)
+        self.adopted.update(body for _, body in records)
+        if self.is_full:
+            self._check_whole(epoch, place[0], pins)
         self._check_times(records)
         self._check_files(records, epoch)
+
+    def _check_whole(self, epoch, newest, pins):
+        """H4: so many members have the whole log before it, too: every segment from the one on that
+        their own newest header names, and the pinned ones."""
+        now, have = self.configuration(), 0
+        lacks = {}
+        for one in now.members:
+            is_it = (one.name, one.copy_id) in self.lost or self._is_copy(one.name, one.copy_id)
+            lacks[one.name] = self._lacks(one.name, newest, pins)
+            is_lost = (one.name, one.copy_id) in self.lost
+            have += is_lost or (is_it and not lacks[one.name])
+        if have < now.copies:
+            self.fault(f"H4: {have} of {now.copies} copies are whole in epoch {epoch}: {lacks}")
+
+    def _lacks(self, name, newest, pins):
+        """Segments that a copy would miss if it led."""
+        disk = self.disks[name]
+        logs = {int(n[:16]) for n in disk.safe_names if n.endswith(".log") and n != "spare.log"}
+        pinned = {int(n[:16]) for n in disk.safe_names if n.endswith(".pinned")}
+        if not logs:
+            return {newest}
+        header = unpack_segment_header(disk.safe(segment_file(FOLDER, max(logs)).name)[:64])
+        wanted = {*range(header.oldest, max(newest, *logs) + 1)} - logs
+        return wanted | ({n for n in pins if n < header.oldest} - logs - pinned)
 
     def _check_times(self, records):
         """H17: from one confirmed record to the next the node's time goes on as the true time
@@ -640,7 +758,7 @@ class World:
         if now.version != self._version:
             if far := self.always_far & {member.name for member in members}:
                 self.fault(f"ASYNC: {', '.join(far)} counts")
-            if len(members) < min(self.limits.copies_min, self._members):
+            if len(members) < min(self.limits.copies_min, self._members) and not now.is_forced:
                 text = f"{len(members)} of {self._members} members are left"
                 self.fault(f"N: {text}, copies_min is {self.limits.copies_min}")
             self._version, self._members = now.version, len(members)
@@ -662,16 +780,17 @@ class World:
             self._same_bytes(self.disks[one], self.disks[other])
 
     def _same_bytes(self, a, b):
-        for name in sorted(set(a.names) & set(b.names)):
-            one, other = a.names[name].cache, b.names[name].cache
-            is_segment = name.endswith(".log") and name != "spare.log"
-            if not is_segment or one[:SEGMENT_HEADER_BYTES] != other[:SEGMENT_HEADER_BYTES]:
+        first, second = self._segments(a), self._segments(b)
+        for number in sorted(first.keys() & second.keys()):
+            names = first[number], second[number]
+            one, other = a.names[names[0]].cache, b.names[names[1]].cache
+            if one[:SEGMENT_HEADER_BYTES] != other[:SEGMENT_HEADER_BYTES]:
                 continue
             if not self.is_healing and self.rng.random() < 0.8:
                 continue
-            end = min(self._end(disk, name) for disk in (a, b))
+            end = min(self._end(disk, name) for disk, name in zip((a, b), names, strict=True))
             if one[:end] != other[:end]:
-                self.fault(f"H2: {name} differs below {end}")
+                self.fault(f"H2: {names[0]} differs below {end}")
 
     def _end(self, disk, name):
         """Behind its last record that verifies."""
@@ -688,16 +807,33 @@ class World:
             disk.is_dead, disk.before = was_dead, before
 
     def nothing_vanished(self):
-        """What a primary had synced on its disk, and nobody adopted, is set aside there."""
+        """What a primary had synced on its disk, and nobody adopted, is set aside there. What was
+        adopted may have left the log since. After a promotion with a loss nothing is asked: of
+        segments whose numbers the log has left nobody tells any more whose they are."""
+        if self.promotions:
+            return
+        oldest = max((o.log.leaving.first for o in self.processes.values() if o.log), default=1)
         for name in self.names:
             files = self.disks[name].names
             aside = aside_names(self.disks[name], FOLDER)
-            kept = [one for one in files if one.endswith(".log") and one != "spare.log"]
-            data = b"".join(bytes(files[one].cache) for one in [*kept, *aside])
-            missing = [body for body in self.synced[name] if body not in data]
+            kept = [files[one] for one in [*self._segments(self.disks[name]).values(), *aside]]
+            data = b"".join(bytes(one.cache) for one in kept)
+            missing = [
+                body
+                for body in self.synced[name]
+                if body not in data
+                and not (body in self.adopted and self.written_in[body] < oldest)
+            ]
             self.set_aside += len(aside)
             if missing and len(aside) < ASIDE_MAX:
                 self.fault(f"H7: {name} had synced {sorted(missing)[:3]}, which it lacks now")
+
+    def _segments(self, disk):
+        """Names of segments by number, of the log and of what has left it; the name in the log
+        where a crash left two."""
+        order = (".history", ".pinned", ".log")
+        names = [n for one in order for n in disk.names if n.endswith(one) and n != "spare.log"]
+        return {int(name[:16]): name for name in names}
 
     # what happens
 
@@ -715,6 +851,10 @@ class World:
         self.net.carry()
         if not self.is_healing:
             self.happen()
+        if self.doomed:
+            self._promote(self.doomed)
+            if self.promoted or self._led():
+                self.doomed = ""
         for name in self.names:
             if self.paused.get(name, 0) > self.now_s:
                 continue
@@ -729,7 +869,7 @@ class World:
     def turn(self, name):
         try:
             if name not in self.processes:
-                if self.is_healing or self.rng.random() < 0.05:
+                if not self._is_off(name) and (self.is_healing or self.rng.random() < 0.05):
                     self.disks[name].start()
                     self.processes[name] = Process(self, name)
                 return
@@ -746,6 +886,16 @@ class World:
             self.kill(name, is_power=False)
         except HmsError:
             self.kill(name, is_power=False)
+        except OSError:  # what a process cannot write ends it
+            self.refusals += 1
+            self.kill(name, is_power=False)
+
+    def _is_off(self, name):
+        """Also one that an operator keeps stopped until the promoted one leads."""
+        if self.held.get(name, 0) > self.now_s:
+            return True
+        self.held.pop(name, None)
+        return self.promoted not in ("", name)
 
     def kill(self, name, *, is_power):
         if name in self.processes:
@@ -783,6 +933,64 @@ class World:
             for name in (known ^ self.asynchronous) - {process.name}:
                 with suppress(ReplicaChangeRefused):  # the arbiter is away: said again later
                     process.primary.add(name, peers)
+
+    def _stall(self, name):
+        """What one says to another does not arrive, and the other way it does."""
+        self.net.stalled.add((name, self.rng.choice(self.names)))
+
+    def _fill_up(self, name):
+        self.disks[name].is_full = True
+
+    def _free(self, _name):
+        for disk in self.disks.values():
+            disk.is_full = False
+
+    def _fail_once(self, name):
+        """The next sync of the disk fails, and what it was to save may be lost (P7)."""
+        self.disks[name].fails = True
+
+    def _set_clock(self, name):
+        self.walls_s[name] += self.rng.uniform(-STEP_S, STEP_S)
+
+    def _led(self):
+        return [one for one in self.processes.values() if one.log is not None]
+
+    def _promote(self, name):
+        """The command looks, no process that may be killed."""
+        disk = self.disks[name]
+        if disk.is_dead:
+            return
+        disk.before = lambda _call, _inode: None
+        loss.promote(self, name)
+        disk.before = self._before
+
+    def _leave_behind(self, name):
+        """A machine is off for long; what the others let go meanwhile it has in its log."""
+        if self.is_spare(name) and not self.doomed:
+            self.kill(name, is_power=False)
+            self.held[name] = self.now_s + self.rng.uniform(4, 12) * LEASE_S
+
+    def _doom(self, name):
+        """All others end, and the one that was left behind is what an operator has."""
+        if self.held and not self.doomed and not self.promoted:
+            self.doomed = min(self.held)
+            del self.held[self.doomed]
+            for other in self.names:
+                if other != self.doomed:
+                    self.kill(other, is_power=False)
+                    self.held[other] = self.now_s + 8 * LEASE_S
+
+    def _remove(self, name):
+        for process in self._led():
+            with suppress(ReplicaChangeRefused):
+                process.primary.remove(name)
+                self.removals += 1
+
+    def _add(self, _name):
+        for process in self._led():
+            for name in process.primary._confirmation._removed:
+                with suppress(ReplicaChangeRefused):
+                    process.primary.add(name, self.group("").peers)
 
     def _partition(self, name):
         """Everybody from everybody, one from the rest, or one line of two."""
@@ -995,6 +1203,12 @@ class World:
         """Everything works again: both copies count, and have the same."""
         self.is_healing = True
         self.net.heal()
+        self.net.stalled.clear()
+        self.held.clear()
+        self.doomed = ""
+        self._free("")
+        for disk in self.disks.values():
+            disk.fails = False
         self.engine.unreachable.clear()
         self.engine.mute.clear()
         self.paused.clear()
@@ -1004,6 +1218,7 @@ class World:
                 self.kill(name, is_power=False)  # booted with what hms.conf says by now
         for _ in range(HEAL_STEPS):
             self._tell_modes()
+            self._add("")
             self.step()
             if self.faults:
                 return

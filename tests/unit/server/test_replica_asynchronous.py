@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from hms.server.arbiter import Configuration, Leader, Member, Standing
+from hms.server.arbiter.interface import goes_on_alone
 from hms.server.replicas.confirmation import Confirmation, Limits
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
 from hms.server.replicas.primary import Primary
@@ -131,6 +132,16 @@ def test_it_leaves_only_while_enough_others_are_members(copies_min, left):
     settle(made, 101)
 
     assert names(made.now) == left
+
+
+def test_one_that_was_removed_counts_where_an_operator_promotes_it():
+    """Else the first change of members would leave out the one that leads."""
+    now = Configuration(7, "1f" * 16, epoch=3, members=(A, B), copies=2, removed=("b", "c"))
+
+    alone = goes_on_alone(now, C)
+
+    assert (alone.version, alone.members, alone.copies) == (8, (C,), 1)
+    assert (alone.removed, alone.lossy, alone.is_forced) == (("b",), (3,), True)
 
 
 def test_one_that_an_operator_promoted_counts_while_it_leads_and_no_longer():

@@ -11,7 +11,7 @@ from hms.server.replicas.frames import Cut, Keep, PastPart, Segment, Write
 from hms.server.replicas.log_copy import NO_LIMITS, LogCopy
 from hms.server.replicas.primary import Primary
 from hms.store.journal.disk import REAL_DISK
-from hms.store.journal.format import SEGMENT_HEADER_BYTES
+from hms.store.journal.format import SEGMENT_HEADER_BYTES, Author, pack_segment_header
 from hms.store.journal.journal import Journal
 from hms.store.journal.segment_walk import all_files, last_written, opened
 
@@ -142,4 +142,29 @@ def test_a_damaged_segment_that_the_primary_let_go_comes_with_the_history(tmp_pa
     copy.take(PastPart(1, 0, is_last=True, crc=crc32(data)), data)
 
     assert copy.taken_anew() == [1]
+    copy.close()
+
+
+def test_a_copy_that_has_not_got_its_whole_log_says_so(tmp_path):
+    """An operator who promoted it would have a group that nobody can lead."""
+    copy = LogCopy(REAL_DISK, tmp_path)
+    for number, oldest in ((3, 3), (5, 3)):
+        header = pack_segment_header(Author(1, 1), number, number, oldest)
+        copy.take(Segment(0, number, SEGMENT_BYTES, ".log"), header)
+        assert copy.gap() == (4 if number == 5 else 0)
+    copy.close()
+
+
+def test_a_copy_that_loses_nothing_by_a_cut_keeps_what_was_confirmed(tmp_path):
+    """What it dropped before had left the log, and comes again with the history: a reader's place
+    does not go back for that (H10)."""
+    journal = _begun(tmp_path, 1)
+    _append(journal, bytes(100))
+    journal.close()
+    copy = LogCopy(REAL_DISK, tmp_path)
+    end = copy.joins("a" * 32, 0).ends[1]
+
+    assert copy.ends_there(Cut(1, end - 8))
+    assert not copy.ends_there(Cut(1, end))
+    assert not copy.ends_there(Cut(2, SEGMENT_HEADER_BYTES))
     copy.close()
