@@ -37,6 +37,7 @@ _COUNTED = {
     "moved_out": ("messages_moved_out", "Messages that operators or other nodes moved away."),
 }
 _REMOVED = ("purged", "removed")
+NO_LABELS: Mapping[str, str] = {}
 _PLACES = {
     "messages": ("destination_messages", 1, "Messages that wait."),
     "in_flight": ("destination_in_flight", 1, "Messages that consumers have not settled."),
@@ -207,14 +208,26 @@ def _node_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield _gauge("blocked_sends", "Sends that wait for room.", said["blocked_sends"])
     yield _gauge("sends_refused", "1 while the store takes no messages.", said["sends_refused"])
     yield _gauge("branches_in_doubt", "Branches in doubt.", said["branches_in_doubt"])
+    states = said["transactions"].items()
+    branches: list[Sample] = [("", {"state": state}, count) for state, count in states]
+    yield "hms_transactions", "gauge", "Branches of transactions that are there.", branches
+    text = "Since the oldest branch in doubt was prepared; 0 for none."
+    yield _gauge("in_doubt_oldest_seconds", text, said["in_doubt_oldest_s"])
     yield _counter("lock_holds", "Holds of the engine's lock.", said["lock_holds"])
     yield _counter("lock_long_holds", "Holds over 50 ms.", said["lock_holds_over_50_ms"])
     yield _histogram("confirmation_seconds", "From applied to confirmed.", said["confirmation"])
     if "logins_refused" in said:
-        yield _counter("logins_refused", "Logins that were refused.", said["logins_refused"])
+        logins: list[Sample] = [
+            ("_total", {"result": result, "mechanism": mechanism}, count)
+            for result, mechanism, count in said["logins"]
+        ]
+        yield "hms_logins", "counter", "Logins, by what they proved who they are with.", logins
         refused = said["connections_refused"]
         yield _counter("connections_refused", "Connections that were not let in.", refused)
-        yield _counter("denied", "Commands that were not permitted.", said["denied"])
+        denied: list[Sample] = [
+            ("_total", {"action": action}, count) for action, count in said["denied_by"].items()
+        ]
+        yield "hms_denied", "counter", "Commands that were not permitted.", denied
     alerts: list[Sample] = [
         ("", {"alert": name, "destination": place}, 1.0) for name, place in said.get("alerts", [])
     ]
@@ -240,6 +253,8 @@ def _load_families(said: Mapping[str, Any]) -> Iterator[Family]:
 
 def _store_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield _histogram("log_commit_seconds", "Write and sync of what waits.", said["commit"])
+    if "sync" in said:
+        yield _histogram("log_sync_seconds", "The sync alone, of each commit.", said["sync"])
     yield _histogram("log_batch_records", "Records in a commit.", said["batch_records"])
     yield _counter("log_records", "Records of the log.", said["last_lsn"])
     yield _gauge("log_backlog_bytes", "Appended and not synced.", said["backlog_bytes"])
@@ -327,6 +342,12 @@ def _service_families(said: Mapping[str, Any]) -> Iterator[Family]:
         calls.append(("_total", {**label, "outcome": "failed"}, failed))
         calls.append(("_total", {**label, "outcome": "done"}, one["calls"] - failed))
     yield "hms_service_calls", "counter", "Calls that ended.", calls
+    durations = [
+        sample
+        for name, times in said["service_durations"].items()
+        for sample in _histogram("", "", times, {"service": name})[3]
+    ]
+    yield "hms_service_duration_seconds", "histogram", "How long a service ran.", durations
     waiting: list[Sample] = [("", {"service": s["name"]}, s["waiting"]) for s in services]
     yield "hms_service_waiting", "gauge", "Calls that wait for a server.", waiting
     servers = said["servers"]
@@ -400,11 +421,14 @@ def _counter(name: str, text: str, value: float) -> Family:
     return f"hms_{name}", "counter", text, [("_total", {}, value)]
 
 
-def _histogram(name: str, text: str, said: Mapping[str, Any]) -> Family:
+def _histogram(
+    name: str, text: str, said: Mapping[str, Any], labels: Mapping[str, str] = NO_LABELS
+) -> Family:
     counts = list(accumulate(said["counts"]))
     bounds = [*map(_number, said["bounds"]), "+Inf"]
     samples: list[Sample] = [
-        ("_bucket", {"le": bound}, count) for bound, count in zip(bounds, counts, strict=True)
+        ("_bucket", {**labels, "le": bound}, count)
+        for bound, count in zip(bounds, counts, strict=True)
     ]
     return (
         f"hms_{name}",
@@ -412,8 +436,8 @@ def _histogram(name: str, text: str, said: Mapping[str, Any]) -> Family:
         text,
         [
             *samples,
-            ("_sum", {}, said["sum"]),
-            ("_count", {}, counts[-1]),
+            ("_sum", labels, said["sum"]),
+            ("_count", labels, counts[-1]),
         ],
     )
 

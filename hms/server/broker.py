@@ -24,6 +24,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.settlement import NOTHING
 from hms.engine.state import AwaitingPageIn
+from hms.engine.xa.branch_operations import transactions
 from hms.errors.catalogue import NotAuthorized, StoreFull
 from hms.errors.tree import HmsError
 from hms.server.batch_portions import Command, portion_length
@@ -186,6 +187,7 @@ class Broker:
         """Whether somebody holds the engine's lock."""
         self._holds = LockStatistics()
         self._commit_seconds, self._batch_records = Histogram(), Histogram(BATCH_RECORDS)
+        self._sync_seconds = Histogram()
         self.commits = self._unlooked_bytes = 0
         """How often a commit of the log was begun or ended; odd while one is under way; what was
         committed since maintenance and cleaning were looked at last."""
@@ -790,6 +792,9 @@ class Broker:
         taken_s = perf_counter() - begun_s  # Histogram.observe(), in place
         self._commit_seconds.counts[bisect_left(SECONDS, taken_s)] += 1
         self._commit_seconds.total += taken_s
+        if sync_s := store.sync_s:
+            self._sync_seconds.counts[bisect_left(SECONDS, sync_s)] += 1
+            self._sync_seconds.total += sync_s
         self.commit_s += (taken_s - self.commit_s) / COMMITS_OF_AVERAGE
         self._batch_records.counts[bisect_left(BATCH_RECORDS, durable_lsn - before)] += 1
         self._batch_records.total += durable_lsn - before
@@ -901,7 +906,6 @@ class Broker:
             self.engine.state,
             self.engine.state.blocks,
         )
-        in_doubt = state.branches.in_doubt()
         return {
             "node": identity.node,
             "version": identity.version,
@@ -913,14 +917,16 @@ class Broker:
             "paged_messages": blocks.paged_count,
             "blocked_sends": sum(map(len, state.blocked.lines.values())),
             "sends_refused": self._store.sends_refused() is not None,
-            "branches_in_doubt": len(in_doubt),
+            **transactions(state),
             "decisions": len(state.decisions.decided),
             "last_lsn": self._store.last_lsn,
             "backlog_bytes": self._store.backlog_bytes,
             "confirmation": self.releases.confirmation.describe(),
             "commit": self._commit_seconds.describe(),
+            **({"sync": self._sync_seconds.describe()} if self._sync_seconds.total else {}),
             "batch_records": self._batch_records.describe(),
             "services": self.monitor.describe(),
+            "service_durations": self.monitor.durations(),
             "servers": self.around.servers.describe(),
             "links": self._links(),
             **self._entrance.figures(),

@@ -107,7 +107,7 @@ class Entrance(Protocol):
     def describe(self) -> dict[str, Any]:
         """For `hms status`."""
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, Any]:
         """For metrics: logins that were refused, commands that were not permitted."""
 
 
@@ -208,7 +208,7 @@ class OpenEntrance:
         """What such a node trusts."""
         return {"security": "open: trusts every process that reaches its addresses"}
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, Any]:
         """Nobody is refused."""
         return {}
 

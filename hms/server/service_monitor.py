@@ -202,6 +202,9 @@ class ServiceMonitor(Protocol):
     def describe(self) -> list[dict[str, Any]]:
         """The services."""
 
+    def durations(self) -> dict[str, dict[str, Any]]:
+        """How long the calls of each service ran, as histograms."""
+
     def describe_groups(self) -> dict[str, dict[str, Any]]:
         """The server processes, by [server.NAME]."""
 

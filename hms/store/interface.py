@@ -86,6 +86,10 @@ class Store(Protocol):
         cleaning is due; 0: after each commit. Each tick looks in any case."""
 
     @property
+    def sync_s(self) -> float:
+        """How long the last sync of a commit took; 0 where a database does it."""
+
+    @property
     def is_waiting_for_space(self) -> bool:
         """The next segment is not ready yet, the present one nearly full: slow the senders."""
 

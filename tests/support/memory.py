@@ -33,6 +33,7 @@ class MemoryStore:
         self.is_waiting_for_space = False
         self.needs_maintenance = False
         self.refusal = None
+        self.sync_s = 0.0
         self.newest_segment = 1
         self.recovery_bytes = 0
 

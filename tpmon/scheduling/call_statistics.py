@@ -16,6 +16,9 @@ RATE_S = 10
 ERROR_CHARACTERS_MAX = 200
 
 _BOUNDS_US = [int(10 * GROWTH**n) for n in range(BUCKETS)]
+_SHOWN_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+"""Few: each service has a series for each."""
+_SHOWN_AT = [bisect_left(_SHOWN_S, bound / 1e6) for bound in _BOUNDS_US]
 
 
 class Tally:
@@ -25,7 +28,7 @@ class Tally:
         self.calls = 0
         self.failed = 0
         self.last_error = ""
-        self._timed = 0
+        self._timed = self._elapsed_us = 0
         self._buckets = [0] * BUCKETS
         self._seen: deque[tuple[int, int]] = deque()
 
@@ -33,6 +36,7 @@ class Tally:
         """A call came back; how long the service ran."""
         self.calls += 1
         self._timed += 1
+        self._elapsed_us += elapsed_us
         self._buckets[min(bisect_left(_BOUNDS_US, elapsed_us), BUCKETS - 1)] += 1
 
     def broke_off(self) -> None:
@@ -66,6 +70,14 @@ class Tally:
             if count and left <= 0:
                 return round(bound / 1000, 3)
         return 0.0
+
+    def histogram(self) -> dict[str, Any]:
+        """For metrics: bounds in seconds, the count of each by itself, and the sum. A call counts
+        as long as its bucket, so at most a quarter too long; the sum is exact."""
+        counts = [0] * (len(_SHOWN_S) + 1)
+        for at, count in zip(_SHOWN_AT, self._buckets, strict=True):
+            counts[at] += count
+        return {"bounds": list(_SHOWN_S), "counts": counts, "sum": self._elapsed_us / 1e6}
 
     def describe(self) -> dict[str, Any]:
         """For operators."""

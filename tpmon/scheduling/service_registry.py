@@ -96,6 +96,10 @@ class ServiceRegistry:
         known = sorted(self._calls.services.values(), key=lambda service: service.name)
         return [service.describe() for service in known]
 
+    def durations(self) -> dict[str, dict[str, Any]]:
+        """How long the calls of each service ran, as histograms."""
+        return {name: one.tally.histogram() for name, one in sorted(self._calls.services.items())}
+
     def load(self) -> list[Load]:
         """How busy the servers are that the node started, by the name before the colon."""
         return [self._load(name, servers) for name, servers in self._by_group().items()]

@@ -46,6 +46,22 @@ def count_in_doubt(state: State) -> dict[str, Any]:
     }
 
 
+def transactions(state: State) -> dict[str, Any]:
+    """For metrics: branches by state, and for how long the oldest one has been in doubt."""
+    states = dict.fromkeys(BranchState, 0)
+    in_doubt, oldest_ms = 0, state.now_ms
+    for branch in state.branches.by_xid.values():
+        states[branch.state] += 1
+        in_doubt += branch.is_recorded
+        if branch.state is BranchState.PREPARED:
+            oldest_ms = min(oldest_ms, branch.prepared_at_ms)
+    return {
+        "branches_in_doubt": in_doubt,
+        "transactions": {one.value: count for one, count in states.items()},
+        "in_doubt_oldest_s": (state.now_ms - oldest_ms) / 1000,
+    }
+
+
 def show_branch(state: State, asked: ops.NameBranch, _: Effects) -> dict[str, Any]:
     """One branch, and what it did where."""
     branch = _named(state, asked)

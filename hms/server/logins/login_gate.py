@@ -9,6 +9,7 @@ fail_delay_ms after its AUTH came; the reason stands in the node's log and in it
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -60,6 +61,9 @@ log = logging.getLogger("hms.security")
 
 EVERY_ROLE = read_permission("secure role:*")
 MECHANISMS = ("PASSWORD", "TOKEN", "DOMAIN")
+NO_MECHANISM, OTHER = "NONE", "OTHER"
+"""In metrics: who brought no proof, and any other name that a client gives; those have no bound."""
+COUNTED = frozenset({*MECHANISMS, "KEY", "PEER", "RESUME", NO_MECHANISM})
 LISTENERS_OFFER = ("KEY", "PASSWORD", "TOKEN")
 TOO_MANY = "too many failed logins"
 RETRY_AFTER_S = 1
@@ -156,6 +160,10 @@ class LoginGate:
         self._warned: set[int] = set()
         self._pace = DenialPace()
         self.refused = self.denials = 0
+        self._came: Counter[tuple[str, str]] = Counter()
+        """Logins by result and mechanism."""
+        self._denied: Counter[str] = Counter()
+        """By action."""
         self.locked: tuple[str, ...] = ()
         """Addresses that have failed too often: what opens a connection from there is dropped."""
         self.has_locks = False
@@ -194,7 +202,7 @@ class LoginGate:
         elif hello.protocol < wire.PROTOCOL or not set(offered).intersection(hello.mechanisms):
             taken = ", ".join(one for one in offered if one != "DOMAIN") or "KEY"
             said = LoginRequired(address=caller.listener, mechanisms=taken)
-            self._log_refusal(name, caller, why)
+            self._log_refusal(name, caller, why, NO_MECHANISM)
             self._audit_refusal(name, caller, said, why, now_ms, fx)
             self._end(peer, correlation, said)
         else:
@@ -266,17 +274,17 @@ class LoginGate:
         if self._is_outside(auth):
             waiting.workers = self.outside.workers
         if not self._limits.take(auth.user, waiting.caller.source, now_ms):
-            self._refuse_later(peer, auth.user, TOO_MANY, now_ms)
+            self._refuse_later(peer, auth, TOO_MANY, now_ms)
         elif not self._is_offered(auth.mechanism, waiting.caller):
             why = f"mechanism {auth.mechanism[:63]!r} is not offered at this listener"
-            self._refuse_later(peer, auth.user, why, now_ms)
+            self._refuse_later(peer, auth, why, now_ms)
         elif not waiting.workers.submit(
             lambda: self._check(peer, waiting, auth),
             is_known=self._limits.is_known(auth.user, waiting.caller.source, now_ms),
         ):
             busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
             why = "too many logins wait"
-            self._log_refusal(auth.user, waiting.caller, why)
+            self._log_refusal(auth.user, waiting.caller, why, auth.mechanism)
             self._audit_refusal(auth.user, waiting.caller, busy, why, now_ms, fx)
             self._end(peer, waiting.correlation, busy)
 
@@ -310,7 +318,7 @@ class LoginGate:
             fresh, why = self._login_of(proof, auth.mechanism, login.caller, now_ms)
             if fresh is None or fresh.user != login.user:
                 why = why or "it is another user's token"
-                self._log_refusal(login.user, login.caller, why)
+                self._log_refusal(login.user, login.caller, why, auth.mechanism)
                 said, whose = LoginRefused(address=login.caller.listener), self._whose(number)
                 self._audit_refusal(login.user, login.caller, said, why, now_ms, fx, whose)
                 fx.out.append(Refusal(number, correlation, said))
@@ -537,6 +545,7 @@ class LoginGate:
         """A command was not permitted; how long the connection waits for it."""
         login = None if number is None else self._authorization.logins.get(number)
         self.denials += 1
+        self._denied[str(error.fields.get("action", ""))] += 1
         if login is None or number is None:
             return 0
         said, number_of = error.fields, error.number or 0
@@ -563,7 +572,7 @@ class LoginGate:
         """A peer that sends anything else before WELCOME is cut; once: it has no state behind."""
         said, waiting = ProtocolError(detail=why), self._waiting.get(peer)
         if waiting is not None:
-            self._log_refusal(waiting.hello.user, waiting.caller, why)
+            self._log_refusal(waiting.hello.user, waiting.caller, why, NO_MECHANISM)
             self._audit_refusal(waiting.hello.user, waiting.caller, said, why, now_ms, fx)
         if waiting is not None or correlation:
             self._end(peer, correlation, said)
@@ -583,12 +592,14 @@ class LoginGate:
             "addresses_locked": len(self.locked),
         }
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, Any]:
         """For metrics."""
         return {
             "logins_refused": self.refused,
             "connections_refused": self._strangers.total,
             "denied": self.denials,
+            "logins": [[*key, count] for key, count in self._came.items()],
+            "denied_by": dict(self._denied),
         }
 
     # what the engine asks (hms.engine.security.authority)
@@ -702,14 +713,14 @@ class LoginGate:
             return
         caller = waiting.caller
         if proof.outside is not None and proof.outside.is_away:
-            self._log_refusal(auth.user, caller, proof.why)
+            self._log_refusal(auth.user, caller, proof.why, auth.mechanism)
             busy = LoginBusy(address=caller.listener, retry_after_s=RETRY_AFTER_S)
             self._audit_refusal(auth.user, caller, busy, proof.why, now_ms, fx)
             self._end(peer, waiting.correlation, busy)
             return
         login, why = self._login_of(proof, auth.mechanism, caller, now_ms)
         if login is None:
-            self._refuse_later(peer, auth.user, why, now_ms)
+            self._refuse_later(peer, auth, why, now_ms)
             return
         self._limits.succeeded(auth.user, caller.source, now_ms)
         del self._waiting[peer]
@@ -776,12 +787,13 @@ class LoginGate:
             )
         except HmsError as error:
             why = why_of(error)
-            self._log_refusal(login.user, login.caller, why)
+            self._log_refusal(login.user, login.caller, why, by)
             self._audit_refusal(login.user, login.caller, error, why, now_ms, fx)
             self._end(peer, correlation, error)
             return
         number = self._registry.numbers[peer]
         self.counts.came(number, login.user)
+        self._came["let_in", by] += 1
         if login.user != NODE_USER:
             self._limits.came(login.caller.source, now_ms)
             if self.identities.document.security.audit_logins:
@@ -806,12 +818,13 @@ class LoginGate:
             "" if login.identity is None else login.identity.key,
         )
 
-    def _refuse_later(self, peer: Hashable, user: str, why: str, now_ms: int) -> None:
+    def _refuse_later(self, peer: Hashable, auth: wire.Auth, why: str, now_ms: int) -> None:
         """Say no at the next multiple of fail_delay_ms; nobody learns why."""
+        user = auth.user
         waiting = self._waiting[peer]
         if self._limits.failed(user, waiting.caller.source, now_ms):
             self.look_at_locks(now_ms)
-        self._log_refusal(user, waiting.caller, why)
+        self._log_refusal(user, waiting.caller, why, auth.mechanism)
         said = LoginRefused(address=waiting.caller.listener)
 
         def refuse(fx: Effects, now_ms: int) -> None:
@@ -843,8 +856,9 @@ class LoginGate:
         said = {"why": why[:WHY_MAX], **({"key": caller.key} if caller.key else {})}
         self._auditing.refused(*about, now_ms, fx, details, said)
 
-    def _log_refusal(self, user: str, caller: Caller, why: str) -> None:
+    def _log_refusal(self, user: str, caller: Caller, why: str, mechanism: str) -> None:
         self.refused += 1
+        self._came["refused", mechanism if mechanism in COUNTED else OTHER] += 1
         of_its_own = f"login of %r from %s is refused: {why.replace('%', '%%')}"  # hides no other
         lines = self._throttled if why == TOO_MANY else self._refusals
         lines.say(of_its_own, user[:63], caller)

@@ -96,6 +96,11 @@ class DatabaseStore:
         return self.appended_bytes - self.safe_bytes
 
     @property
+    def sync_s(self) -> float:
+        """0: the database does it."""
+        return 0.0
+
+    @property
     def is_waiting_for_space(self) -> bool:
         """Never: the database makes its own space."""
         return False

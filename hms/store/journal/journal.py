@@ -104,6 +104,7 @@ class Journal:
         """Bytes of all records so far, and of those that are synced."""
         self.look_bytes = 0
         """Bytes that may be committed before maintenance is due; 0 while space is scarce."""
+        self.sync_s = 0.0
         self._durable_end = 0
         self._rests_until_s = float("-inf")
         self._failure: str | None = None
@@ -272,6 +273,7 @@ class Journal:
                 else:
                     for number, group in groupby(entries, _segment_of):
                         self._write(number, list(group))
+                self.sync_s = self._segment.sync_s
                 self._lock.check()
                 self.durable_lsn = last.lsn + last.events - 1
                 self.safe_bytes = self._backlog.taken_bytes

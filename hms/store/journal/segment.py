@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 from hms.errors.catalogue import StoreFailed
@@ -34,6 +35,8 @@ class Segment:
         self._end = SEGMENT_HEADER_BYTES
         self.syncs = 0
         """How often records were written and synced."""
+        self.sync_s = 0.0
+        """How long the last sync took."""
 
     @classmethod
     def begin(
@@ -69,7 +72,9 @@ class Segment:
         disk = self._disk
         buffers = pack_records(entries, self._salt)
         self._end = write_all(disk, self._fd, buffers, self._end)
+        begun_s = perf_counter()
         disk.fdatasync(self._fd)
+        self.sync_s = perf_counter() - begun_s
         self.syncs += 1
         # Writes to a removed file succeed and are gone with the process, so ask (P1).
         if disk.name(self._fd) != self._name:

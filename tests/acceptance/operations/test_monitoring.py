@@ -98,6 +98,9 @@ def test_metrics_are_what_happened_and_prometheus_takes_them(node, command):
         received = 'hms_messages_received_total{node="node1",durable="true"}'
         assert _value(text, received) == 2
         assert _value(text, 'hms_log_commit_seconds_count{node="node1"}') >= 3
+        assert _value(text, 'hms_log_sync_seconds_count{node="node1"}') >= 3
+        assert _value(text, 'hms_transactions{node="node1",state="prepared"}') == 0
+        assert _value(text, 'hms_in_doubt_oldest_seconds{node="node1"}') == 0
         assert _value(text, 'hms_node_state{node="node1",state="ready"}') == 1
         assert _value(text, 'hms_node_state{node="node1",state="draining"}') == 0
         assert _value(text, 'hms_main_loop_turns_total{node="node1"}') > 0

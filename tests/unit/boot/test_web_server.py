@@ -159,6 +159,9 @@ ANSWER = json.dumps(
         "columns": _PLACES,
         "rows": [['a"\n\\', "queue", *[0] * (len(_PLACES) - 2)]],
         "services": [],
+        "service_durations": {"PAY": _HISTOGRAM},
+        "transactions": {"prepared": 2},
+        "in_doubt_oldest_s": 1.5,
         "servers": [],
         **dict.fromkeys(_NUMBERS, 0),
         **dict.fromkeys(("confirmation", "commit", "batch_records"), _HISTOGRAM),
@@ -240,6 +243,23 @@ def test_a_pool_has_its_load_and_the_main_loop_its_turns(serve, site):
         'hms_lane_depth{node="N1",pool="general"} 5',
         'hms_main_loop_turns_total{node="N1"} 9',
         'hms_main_loop_seconds_bucket{node="N1",le="1"} 3',
+    ):
+        assert line in body.splitlines()
+
+
+def test_logins_denials_services_and_transactions_are_metrics(serve, site):
+    """Who they were is in the audit: users and addresses have no bound."""
+    site[0].answer |= {"logins": [["refused", "PASSWORD", 3]], "denied_by": {"produce": 2}}
+    site[0].answer |= {"connections_refused": 1, "logins_refused": 3, "sync": _HISTOGRAM}
+    body = _get(serve(site[3].handle), "/metrics")[1].decode()
+    for line in (
+        'hms_logins_total{node="N1",result="refused",mechanism="PASSWORD"} 3',
+        'hms_denied_total{node="N1",action="produce"} 2',
+        'hms_transactions{node="N1",state="prepared"} 2',
+        'hms_in_doubt_oldest_seconds{node="N1"} 1.5',
+        'hms_service_duration_seconds_bucket{node="N1",service="PAY",le="1"} 3',
+        'hms_service_duration_seconds_count{node="N1",service="PAY"} 6',
+        'hms_log_sync_seconds_count{node="N1"} 6',
     ):
         assert line in body.splitlines()
 

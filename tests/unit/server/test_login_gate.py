@@ -508,3 +508,22 @@ def test_two_factors_hold_for_what_is_open_and_for_what_comes_back(held):
     assert {*node.registry.numbers} == {"both"}
     ((envelope, _),) = node.hello("back", 2, resume=token)
     assert envelope.kind is Kind.WELCOME
+
+
+def test_logins_are_counted_by_how_they_were_proved_and_denials_by_action(node):
+    """A name that a client makes up for its mechanism is no series of its own."""
+    node.login("p", "billing")
+    for number, mechanism in enumerate(("PASSWORD", "MADE-UP-1", "MADE-UP-2"), 2):
+        node.hello(f"q{number}", number)
+        node.auth(f"q{number}", "billing", "wrong", mechanism)
+    node.hello("r", 9, mechanisms=())
+    node.send("p", Kind.REQUEST, wire.encode(wire.OpenProducer(9, 1, "queue", "ledger")))
+    figures = node.gate.figures()
+
+    assert sorted(figures["logins"]) == [
+        ["let_in", "PASSWORD", 1],
+        ["refused", "NONE", 1],
+        ["refused", "OTHER", 2],
+        ["refused", "PASSWORD", 1],
+    ]
+    assert figures["denied_by"] == {"produce": 1}

@@ -12,6 +12,7 @@ from hms.errors.catalogue import (
 )
 from hms.wire.structures import TalkHead
 from tpmon.constants import TPFAIL
+from tpmon.scheduling.call_statistics import Tally
 from tpmon.scheduling.conversation_relay import DATA, DISCONNECTED
 from tpmon.scheduling.monitor import Invoke, Rules, Say
 
@@ -165,3 +166,14 @@ def test_the_counts_tell_calls_failures_and_run_times(rig):
     assert 5 <= found["p50_ms"] <= 7
     assert 10 <= found["p99_ms"] <= 13
     assert groups["echo"]["calls"] == 11
+
+
+def test_a_tally_is_a_histogram_of_few_buckets_whose_sum_is_exact():
+    """Each service has a series for each bucket, so there are fewer than for a percentile."""
+    tally = Tally()
+    for elapsed_us in (400, 90_000, 20_000_000):
+        tally.ended(elapsed_us)
+    tally.broke_off()
+    told = tally.histogram()
+    assert told["bounds"] == [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0]
+    assert (told["counts"], told["sum"]) == ([1, 0, 0, 1, 0, 0, 0, 1], 20.0904)

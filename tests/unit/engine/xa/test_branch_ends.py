@@ -3,6 +3,7 @@
 import pytest
 
 from hms.engine.settings import DestinationSettings
+from hms.engine.xa.branch_operations import transactions
 from hms.engine.xa.xa_codes import TMJOIN, Code
 from hms.errors.catalogue import TransactionRolledBack
 from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
@@ -52,6 +53,22 @@ def test_a_prepared_branch_has_no_time_limit(rig):
     rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
 
     assert rig.commit() == Code.OK
+
+
+def test_branches_are_counted_by_state_and_the_oldest_in_doubt_has_an_age(rig):
+    """One that is open is in no doubt, and one that was decided by hand is none of any age."""
+    rig.sent_in_branch(xid(1))
+    rig.sent_in_branch(xid(2))
+    assert transactions(rig.engine.state)["in_doubt_oldest_s"] == 0
+    rig.prepare(xid(2))
+    rig.now_ms += 10_000
+    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+    told = transactions(rig.engine.state)
+    assert (told["branches_in_doubt"], told["in_doubt_oldest_s"]) == (1, 10)
+    states = {state for state, count in told["transactions"].items() if count}
+    assert states == {"idle", "prepared"}
+    assert rig.commit(xid(2)) == Code.OK
+    assert transactions(rig.engine.state)["branches_in_doubt"] == 0
 
 
 def test_the_end_of_a_connection_rolls_back_what_is_not_prepared(rig):
