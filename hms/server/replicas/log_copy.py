@@ -379,7 +379,8 @@ class LogCopy:
     # what nobody adopted
 
     def _leave_aside(self, said: Aside) -> None:
-        """From the newest on, so that a crash leaves no gap."""
+        """From the newest on, so that a crash leaves no gap. All of them are kept: they may be what
+        an operator let go of with a loss."""
         for number in sorted(said.segments, reverse=True):
             file = self._find(number)
             if file is None:
@@ -390,7 +391,7 @@ class LogCopy:
             self._forget(number)
             if has_records and not self._has(target):
                 self._disk.rename(file, target)
-                self._told_aside(target)
+                self._told_aside(target, len(said.segments))
             else:
                 self._disk.unlink(file)
             self._disk.fsync_dir(self._folder)
@@ -420,11 +421,9 @@ class LogCopy:
     def _has(self, file: Path) -> bool:
         return file.name in self._disk.list_dir(self._folder)
 
-    def _told_aside(self, target: Path) -> None:
-        log.warning(
-            "records that were never confirmed, and nobody adopted, are set aside: %s", target
-        )
-        for name in aside_names(self._disk, self._folder)[:-ASIDE_MAX]:
+    def _told_aside(self, target: Path, at_once: int = 1) -> None:
+        log.warning("records that nobody adopted are set aside: %s", target)
+        for name in aside_names(self._disk, self._folder)[: -max(ASIDE_MAX, at_once)]:
             log.warning("%s is removed, the oldest that was set aside", name)
             self._disk.unlink(self._folder / name)
 

@@ -1135,7 +1135,8 @@ class Primary:
             wanted = self._headers_now()  # before the history: what is let go in between is in both
             history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
             left = self._headers_left(sorted({*history} & {*said.segments}))
-            found = plan(said.segments, said.ends, wanted, left)
+            lost = max(self._confirmation.now.lossy, default=0)
+            found = plan(said.segments, said.ends, wanted, left, lost)
             link.todo.extend(found.lacking)
             link.ends = said.ends
             here = self._files_here()

@@ -49,11 +49,11 @@ def _present(base: Path, disk: Disk = REAL_DISK) -> int:
 def check_layout(base: Path, *, is_shared: bool, disk: Disk = REAL_DISK) -> None:
     """StoreUnavailable for the log of a node that was shared, and is not by now, or the other way
     round: a boot would not see it, and begin an empty one."""
-    number = _present(base, disk)
     try:
+        number = _present(base, disk)
         is_alone = bool(segment_numbers(disk, base, LOG_SUFFIX))
-    except FileNotFoundError:
-        is_alone = False
+    except OSError:  # not there, or no folder: the store that is opened says so
+        return
     if is_shared and is_alone and not number:
         detail = "it holds a log that is not shared: make the folder gen.1 in it and move all else "
         raise StoreUnavailable(path=str(base), detail=f"{detail}there, or leave shared out")

@@ -27,7 +27,8 @@ def main():
         world = World(seed, given.copies or 2 + seed % 2, far=far, is_full=given.full)
         for fault in world.run(given.steps):
             bad += 1
-            print(f"seed {seed}, {len(world.names)} copies: {fault}", flush=True)
+            told = f"seed {seed}, {len(world.names)} copies, {world.promotions} promotions"
+            print(f"{told}: {fault}", flush=True)
         changes, confirmed, seed = (
             changes + world.role_changes,
             confirmed + len(world.confirmed),

@@ -233,6 +233,34 @@ def test_a_copy_keeps_what_its_primary_has_in_its_history_by_now():
     assert plan({1: b"1a", 2: b"2a"}, {2: 99}, ours, left) == ([2], [], [])
 
 
+def _written(*segments):
+    """Headers of these segments: number and epoch."""
+    return {
+        number: pack_segment_header(Author(7, epoch), number, 10 * number, 1)
+        for number, epoch in segments
+    }
+
+
+def test_what_a_promotion_with_a_loss_may_have_left_out_is_set_aside():
+    """It was confirmed, and who comes back late has it alone: the log has left those numbers since,
+    so nothing here shows that they were written again."""
+    theirs, ours = _written((2, 4), (3, 4), (4, 4)), _written((6, 5), (7, 5))
+
+    assert plan(theirs, {4: 99}, ours, {}, lost_epoch=4).diverged == [2, 3, 4]
+    assert plan(theirs, {4: 99}, ours, {}, lost_epoch=4).drop == []
+    assert plan(theirs, {4: 99}, ours).drop == [2, 3, 4], "nobody accepted a loss"
+    assert plan(_written((4, 5)), {4: 99}, ours, {}, lost_epoch=4).drop == [4], "it came after it"
+
+
+def test_what_shows_to_be_of_the_log_is_dropped_after_a_loss_too():
+    """The log let it go after all was confirmed that replaces it."""
+    ours = _written((5, 4), (6, 4), (7, 5))
+
+    assert plan(_written((2, 4), (3, 4)), {3: 99}, ours, {}, lost_epoch=4).drop == [2, 3]
+    theirs = _written((3, 3), (6, 4))
+    assert plan(theirs, {6: 99}, ours, {}, lost_epoch=4) == ([3], [], [])
+
+
 def test_a_copy_goes_on_before_the_place_of_a_seal():
     """It may have a record where we have one."""
     assert resumes_at(1000, 400) == 368
@@ -322,8 +350,9 @@ def test_a_tail_that_is_cut_is_set_aside_and_one_that_is_the_same_is_not(led, tm
     assert b"never ad" not in (tmp_path / f"{1:016d}.log").read_bytes()
 
 
-def test_whole_segments_are_set_aside_and_the_newest_are_kept(tmp_path):
-    """Bounded (P8); one without records is nothing to look at."""
+def test_whole_segments_are_set_aside_and_all_that_came_at_once_are_kept(tmp_path):
+    """They may be what an operator let go of with a loss. Else the newest are kept (P8); one
+    without records is nothing to look at."""
     one = LogCopy(REAL_DISK, tmp_path)
     for number in range(1, ASIDE_MAX + 4):
         header, data = segment(number, 3, b"never ad")
@@ -335,7 +364,14 @@ def test_whole_segments_are_set_aside_and_the_newest_are_kept(tmp_path):
 
     names = aside_names(REAL_DISK, tmp_path)
     assert list(tmp_path.glob("*.log")) == []
-    assert [int(name[:16]) for name in names] == list(range(4, ASIDE_MAX + 4))
+    assert [int(name[:16]) for name in names] == list(range(2, ASIDE_MAX + 4))
+
+    header, data = segment(99, 4, b"never ad")
+    one.take(Segment(0, 99, 4096, ".log"), header)
+    one.take(Write(0, 99, 64, crc32(data)), data)
+    one.take(Aside([99]), b"")
+    names = aside_names(REAL_DISK, tmp_path)
+    assert [int(name[:16]) for name in names] == [*range(5, ASIDE_MAX + 4), 99]
 
 
 @pytest.fixture
