@@ -66,4 +66,6 @@ def _settings(manifest: Manifest, folder: Path) -> dict[str, Any]:
         "max_transaction_bytes": min(16 << 20, manifest.segment_bytes // 4),
         "max_message_bytes": min(1 << 20, manifest.segment_bytes // 8),
     }
-    return {"node": {manifest.node: own}, "svrgroup": {"checked": group}}
+    # the node's number, which the store has, follows from the domain's name too
+    domain = {"domain": {"name": manifest.domain}} if manifest.domain else {}
+    return {**domain, "node": {manifest.node: own}, "svrgroup": {"checked": group}}

@@ -120,9 +120,9 @@ def _subject(target: Target, seals: Callable[["Manifest | None"], int]) -> "Subj
             feature="hms backup of a database store",
             instead="Use the database's own tools, and copy store/files with it.",
         )
-    return Subject(
-        log_folder(node), node.name, seals, CronCalendar(), hms_version(), (config.path,)
-    )
+    store, extras = log_folder(node), (config.path,)
+    calendar, domain = CronCalendar(), config.domain.name
+    return Subject(store, node.name, seals, calendar, hms_version(), extras, domain)
 
 
 @backup.command()

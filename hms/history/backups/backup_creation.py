@@ -78,6 +78,7 @@ class Subject(NamedTuple):
     hms_version: str = ""
     extras: tuple[Path, ...] = ()
     """Further files, such as hms.conf."""
+    domain: str = ""
 
 
 def _tell_nobody(_done: int, _total: int) -> None:
@@ -215,6 +216,7 @@ def _attempt(taking: _Taking, part: Path) -> Manifest:
         subject.hms_version,
         STORE_VERSION,
         taking.is_shipped,
+        subject.domain,
     )
     if before is not None and taking.is_shipped:
         known = {"store": before.store, "next_id": before.next_id}

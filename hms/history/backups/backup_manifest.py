@@ -61,6 +61,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store_version: int = 0
     is_shipped: bool = False
     """Every record was read back, but nobody recovered the log or counted: counts is empty."""
+    domain: str = ""
+    """The domain of the node, as node_uid follows from it; "" in one that an older version made."""
     format: str = FORMAT
     version: int = VERSION
 

@@ -607,6 +607,17 @@ def test_a_trial_restore_boots_what_was_backed_up_and_leaves_nothing_behind(tmp_
     assert not list(tmp_path.glob(".restore*"))
 
 
+def test_a_trial_restore_boots_a_node_of_a_domain_with_a_name_of_its_own(tmp_path):
+    """The number that the store has follows from the domain's name."""
+    kept = tmp_path / "kept"
+    with hms.testing.node(tmp_path / "store", {**CONFIG, "domain": {"name": "airline"}}) as node:
+        with hms.connect(node.address) as connection, connection.session() as session:
+            session.producer("orders").send(b"x")
+        command(node, "create", "--to", kept)
+        said = command(node, "restore", kept, "--check")
+    assert (said["differs"], said["waiting"]) == ({}, 1)
+
+
 def test_a_trial_restore_names_a_place_that_has_another_number(tmp_path, monkeypatch):
     """What was restored, and what the node found."""
     with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
