@@ -209,6 +209,11 @@ def export(target: Target) -> None:
 @click.option("--count", default=0, help="End after so many.  [default: never]")
 def follow(target: Target, user: str | None, limit: int, count: int) -> None:
     """The last records, and each one that comes, as JSON, one a line; until it is interrupted."""
+    with contextlib.suppress(KeyboardInterrupt):
+        _follow(target, user, limit, count)
+
+
+def _follow(target: Target, user: str | None, limit: int, count: int) -> None:
     known = [one for one in _entries(target) if user in (None, one.user)]
     last = known[-1].number if known else 0
     shown = known[-limit:] if limit > 0 else []

@@ -5,6 +5,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -100,9 +101,10 @@ def follow_(target: Target, words: tuple[str, ...], **chosen: Any) -> None:
         raise _missing(file)
     wanted = Chosen(**chosen, words=words)
     try:
-        for entry in follow(file):
-            if wanted.has(entry):
-                _show(target, entry)
+        with suppress(KeyboardInterrupt):
+            for entry in follow(file):
+                if wanted.has(entry):
+                    _show(target, entry)
     except OSError as fault:
         raise click.ClickException(f"the log cannot be read: {fault}") from fault
 

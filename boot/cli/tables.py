@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -151,15 +152,24 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def again_and_again(show: Callable[[], Found], watch_s: float | None) -> Found:
-    """What it returns, once; or shown every so many seconds, without end."""
+    """What it returns, once; or shown every so many seconds until it is interrupted."""
     if watch_s is None:
         return show()
-    while True:
-        if sys.stdout.isatty():
-            click.clear()
-        show()
-        sys.stdout.flush()
-        time.sleep(watch_s)
+    found = _shown_alone(show)
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(watch_s)
+            found = _shown_alone(show)
+    return found
+
+
+def _shown_alone(show: Callable[[], Found]) -> Found:
+    """On a screen that has nothing else."""
+    if sys.stdout.isatty():
+        click.clear()
+    found = show()
+    sys.stdout.flush()
+    return found
 
 
 def has_own_view() -> bool:

@@ -99,7 +99,7 @@ def _subscription(state: State, text: str) -> Subscription:
         alike = state.space.durables(name)
         found = [s for s in alike if topic in (s.said_topic, s.pattern.text)]
     if not found:
-        raise SubscriptionNotFound(name=name or text, destination=topic if name else "any")
+        raise SubscriptionNotFound(name=name or text, destination=topic if name else "any topic")
     if len(found) > 1:
         topics = ", ".join(s.said_topic for s in found)
         detail = f"{len(found)} subscriptions are called {text}: say {text}@TOPIC, one of {topics}"

@@ -1,6 +1,8 @@
 """The log of a real node: JSON lines, requests that are named at both sides, and rotation."""
 
 import json
+import select
+import signal
 import subprocess
 import sys
 
@@ -98,3 +100,22 @@ def test_the_system_log_gets_each_line_too(tmp_path, monkeypatch):
             wait_until(lambda: b"draining" in heard.read_bytes())
             ear.kill()
     assert b"<30>hms[" in heard.read_bytes()
+
+
+def test_a_log_that_is_followed_ends_well_when_it_is_interrupted(node, tmp_path):
+    """Its help names that as its end; it said "Aborted!" and ended with 1."""
+    config = tmp_path / "hms.conf"
+    config.write_text(f'[node.node1]\nlog_file = "{node.log_file}"\n')
+    command = [sys.executable, "-m", "hms.boot", "log", "follow", "--config", str(config)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as following:
+        try:
+            while not select.select([following.stdout], [], [], 0.1)[0]:
+                assert following.poll() is None
+                with hms.connect(node.address) as connection:  # a line, once it is followed
+                    connection.administer("log.level", {"level": "INFO"})
+            following.send_signal(signal.SIGINT)
+            _, errors = following.communicate(timeout=60)
+        finally:
+            following.kill()
+    assert (following.returncode, errors) == (0, "")

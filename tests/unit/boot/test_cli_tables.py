@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from hms.boot.cli import tables
 from hms.boot.cli.cells import ago, time_cell
 from hms.boot.cli.tables import print_table, table_options
 from hms.boot.cli.values import print_values, value_options
@@ -219,3 +220,22 @@ def test_a_pipe_tells_when():
     assert time_cell(1_700_000_000_000, is_relative=False) == "2023-11-14T22:13:20.000+00:00"
     assert time_cell(0, is_relative=True) == ""
     assert time_cell(1_000, is_relative=True, now_ms=61_000) == "1 m ago"
+
+
+def test_what_is_shown_again_and_again_ends_well_when_it_is_interrupted(monkeypatch):
+    """Its help names that as its end; the exit code is of what was shown last."""
+
+    class Pauses:
+        def __init__(self):
+            self.left = 2
+
+        def sleep(self, _seconds):
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(tables, "time", Pauses())
+    shown = iter([True, True, False])
+
+    assert tables.again_and_again(lambda: next(shown), 1.0) is False
+    assert list(shown) == []
