@@ -367,6 +367,8 @@ class Follower:
         known = read_damages(self._disk, self._folder)
         if behind := [number for number in known if number >= newest]:
             log.warning("what is lost behind segment %d is accepted by an operator", newest)
+            if (damage := known.get(newest)) is not None:  # else found again at a start
+                self.copy.end_at(newest, damage.offset)
             forget_damages(self._disk, self._folder, behind)
 
     def _campaign(self, action: Campaign, before: str) -> Won | None:

@@ -329,6 +329,14 @@ class LogCopy:
         if SEGMENT_HEADER_BYTES <= said.end < size:
             self._zero(said.number, said.end)
 
+    def end_at(self, number: int, end: int) -> None:
+        """What is behind that place is damaged, and nobody waits for it any more: it is set aside
+        as it is, and cut. Safe when this returns."""
+        size = self._disk.size(self._fd(number))
+        if end < size:
+            self._tail, self._tails[number] = None, size
+            self._cut(Cut(number, max(end, SEGMENT_HEADER_BYTES)))
+
     def _record_at(self, number: int, offset: int) -> int:
         """Where the record begins that has this offset: what is before it was confirmed."""
         info = read_info(self._disk, segment_file(self._folder, number), number, is_last=True)

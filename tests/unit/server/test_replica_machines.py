@@ -28,7 +28,7 @@ from hms.server.arbiter.memory import MemoryArbiter, MemoryEngine
 from hms.server.replicas.catching_up import plan, resumes_at
 from hms.server.replicas.confirmation import Confirmation, Limits
 from hms.server.replicas.copy_state import CopyState, begin_copy, write_state
-from hms.server.replicas.damage import Damage, note_damages, read_damages
+from hms.server.replicas.damage import Damage, check_segment, note_damages, read_damages
 from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.frames import (
     FORMAT,
@@ -348,6 +348,30 @@ def test_a_tail_that_is_cut_is_set_aside_and_one_that_is_the_same_is_not(led, tm
     (aside,) = tmp_path.glob("*.aside")
     assert b"never ad" in aside.read_bytes()
     assert b"never ad" not in (tmp_path / f"{1:016d}.log").read_bytes()
+
+
+def test_what_is_damaged_behind_the_end_that_an_operator_accepts_is_set_aside_and_cut(tmp_path):
+    """It was only forgotten: a copy that was started again before it had written anything found it
+    again, led no more, and the acceptance was of an epoch that was over."""
+    one = LogCopy(REAL_DISK, tmp_path)
+    header, data = segment(1, 3, b"adopted ", b"damaged ")
+    one.take(Segment(0, 1, 4096, ".log"), header)
+    one.take(Write(0, 1, 64, crc32(data)), data)
+    one.sync()
+    file = tmp_path / f"{1:016d}.log"
+    at = file.read_bytes().index(b"damaged ")
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(b"dbmaged ")
+    damage = check_segment(REAL_DISK, tmp_path, 1)
+    assert damage is not None
+
+    one.end_at(1, damage.offset)
+
+    assert check_segment(REAL_DISK, tmp_path, 1) is None
+    (aside,) = tmp_path.glob("*.aside")
+    assert b"dbmaged " in aside.read_bytes()
+    assert b"adopted " in file.read_bytes()
 
 
 def test_whole_segments_are_set_aside_and_all_that_came_at_once_are_kept(tmp_path):
