@@ -69,6 +69,8 @@ def test_what_one_of_three_has_alone_is_lost_where_it_is_confirmed(tmp_path, mis
             group.lose_power([led])
         for name in others:
             group.nodes[name].boot()
+        # The lost one comes again when they have gone on without it: else it has all to give.
+        wait_until(lambda: group.leader in others, WAIT_S)
 
         assert lost(group, confirmed) == (set(BODIES) if mistake else set())
 
