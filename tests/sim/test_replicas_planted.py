@@ -62,9 +62,14 @@ def test_an_asynchronous_copy_that_counts_is_found(plant, monkeypatch):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("plant", PLANTS_OF_ALL)
 def test_a_planted_fault_of_what_leaves_the_log_or_is_lost_is_found(plant, monkeypatch):
-    """In a world where nothing is found without it."""
-    seed = PLANTS_OF_ALL[plant]
-    assert World(seed, is_full=True).run(4000) == []
-    plant(monkeypatch)
+    """In a world where nothing is found without it; one takes about a second."""
+    seeds = (PLANTS_OF_ALL[plant], *range(1, RUNS_MAX))
 
-    assert World(seed, is_full=True).run(4000)
+    def is_found(seed):
+        with monkeypatch.context() as patch:
+            plant(patch)
+            if not World(seed, is_full=True).run(4000):
+                return False
+        return World(seed, is_full=True).run(4000) == []
+
+    assert any(is_found(seed) for seed in seeds)

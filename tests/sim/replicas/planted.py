@@ -366,13 +366,14 @@ PLANTS_OF_FIVE = [copy_counted_twice, shrunk_to_copies_that_lack_older_epochs]
 """A take-over takes three of five."""
 
 PLANTS_OF_ALL = {
-    pinned_segments_removed: 3,
-    pinned_not_sent: 5,
-    loss_not_told: 2,
+    pinned_segments_removed: 9,
+    pinned_not_sent: 9,
+    loss_not_told: 1,
     loss_told_of_all: 1,
-    failed_sync_tried_again: 1,
+    failed_sync_tried_again: 7,
 }
-"""Found in worlds of two copies where everything happens, and the seeds that find them."""
+"""Found in worlds of two copies where everything happens, and the seeds that are likely to find
+them."""
 
 PLANTS_WITH_ONE_FAR = [asynchronous_taken_in, asynchronous_confirms, stranger_campaigns]
 """Of two copies that count and an asynchronous one."""
