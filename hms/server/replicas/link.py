@@ -4,6 +4,7 @@ Beyond loopback both ends show keys of the group (CURVE), and each knows the oth
 """
 
 import os
+import select
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,8 +88,15 @@ class PrimaryLink(Protocol):
     def wait(self, timeout_s: float) -> None:
         """Until there is something, or so long."""
 
+    def hear(self, timeout_s: float) -> bool:
+        """Until a copy says something, or so long; False when that was not it, or a wait() is to
+        end. Any thread, one at a time."""
+
+    def rest(self, timeout_s: float) -> None:
+        """Until a wait() is to end, or so long; others may use the socket meanwhile."""
+
     def wake(self) -> None:
-        """End a wait()."""
+        """End a wait(), a hear() and a rest()."""
 
     def let_in(self, peers: Iterable[Peer]) -> None:
         """Copies that were not known before."""
@@ -182,9 +190,24 @@ class PrimarySocket(_Link):
             raise ReplicaAddressInUse(address=address, detail=str(fault)) from fault
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.poller.register(self._wake, zmq.POLLIN)
+        self._woken = select.poll()
+        self._woken.register(self._wake, select.POLLIN)
+        self._heard = zmq.Poller()
+        self._heard.register(self.socket, zmq.POLLIN)
+        self._heard.register(self._wake, zmq.POLLIN)
+
+    def hear(self, timeout_s: float) -> bool:
+        """Until a copy says something, or so long; False when that was not it, or a wait() is to
+        end: who waits there is still woken. Any thread, one at a time."""
+        self._ready = dict(self._heard.poll(max(1, round(timeout_s * 1000))))
+        return self.socket in self._ready and self._wake not in self._ready
+
+    def rest(self, timeout_s: float) -> None:
+        """Until a wait() is to end, or so long; others may use the socket meanwhile."""
+        self._woken.poll(timeout_s * 1000)
 
     def wake(self) -> None:
-        """End a wait()."""
+        """End a wait(), a hear() and a rest()."""
         os.eventfd_write(self._wake, 1)
 
     def let_in(self, peers: Iterable[Peer]) -> None:

@@ -2,6 +2,9 @@
 
 Two threads beside those of the node: the link's has the socket, the keeper asks the arbiter, which
 may take its time. A storage worker that has synced a batch waits here until enough copies have it.
+
+For a moment after a batch the link's thread leaves the socket to the storage worker: the next batch
+goes to the copies, and their answers are heard, without a hand-over to that thread and back.
 """
 
 import logging
@@ -75,6 +78,7 @@ from hms.server.replicas.log_copy import FILES_FOLDER
 from hms.server.replicas.machine_clocks import MachineClock
 from hms.server.replicas.orders import Orders
 from hms.server.replicas.promises import promises_needed
+from hms.server.replicas.socket_turn import SocketTurn
 from hms.server.replicas.sync_times import SyncTimes
 from hms.server.replicas.take_over import TakeOver
 from hms.store.files import is_whole_file
@@ -111,6 +115,10 @@ for the history."""
 AWAITED_S: Final = 0.002
 """So long the next piece waits for what was written last to be confirmed: the thread that sends it
 is the one that hears the answers."""
+REST_S: Final = 0.002
+"""So long at once the socket is left to the storage worker: a later answer is counted by then."""
+LENT_S: Final = 0.01
+"""So long after a batch that is done again and again, and so long that one listens: a slow sync."""
 BEHIND_FRAMES_MAX: Final = 1024
 """A copy that has so many on their way to it, or window_bytes of the log, joins again: one that
 stands still while the others confirm costs no more memory."""
@@ -292,7 +300,7 @@ class Primary:
         """The mark up to which what was written is on its way."""
         self._passed_at_s = float("-inf")
         self._fault: HmsError | None = None
-        self._is_over = False
+        self._is_over, self._turn = False, SocketTurn()
         self.orders = Orders(group.node, group.me, granted.epoch, socket.wake)
         self._socket, self._clock_s = socket, clock_s
         self._clock_ms, self._machine_ms = clock_ms, machine_ms
@@ -346,12 +354,16 @@ class Primary:
                 part = data[at : at + BYTES_MAX]
                 said = Write(self._next_mark(), number, offset + at, crc32(part))
                 self._outbox.append((said, part))
-        self._socket.wake()
+        if not self._send_here():
+            self._socket.wake()
 
     def synced(self) -> None:
         """See Copies."""
         with self._changed:
             mark = self._synced_here()
+        if not self._confirmation.is_confirmed(mark):
+            self._hear_here(mark)
+        with self._changed:
             since_s = self._clock_s()
             while not self._is_confirmed(mark):
                 self._advanced.wait(BLOCKED_AFTER_S)
@@ -360,6 +372,48 @@ class Primary:
             self._blocked_since_s = None
             if self._took is not None and not self._took.is_over:
                 self._took.confirmed(self._clock_s(), self._clock_ms and self._clock_ms())
+
+    def _send_here(self) -> bool:
+        """Send a lone batch in the thread that wrote it; whether it is on its way. A file, or a
+        segment that begins, is the link's thread's."""
+        if len(self._outbox) != 1 or self._must_keep or not self._take_turn():
+            return False
+        self._guarded(lambda: self._in_turn(self._send_outbox))
+        return True
+
+    def _hear_here(self, mark: int) -> None:
+        """Take the copies' answers in the thread that waits for them. What is for the link's thread
+        ends that, and so does a copy that takes its time."""
+        if not self._take_turn():
+            return
+        self._guarded(lambda: self._in_turn(lambda: self._hear(mark)))
+        if not self._confirmation.is_confirmed(mark):
+            self._socket.wake()
+
+    def _hear(self, mark: int) -> None:
+        until_s = self._clock_s() + LENT_S
+        while not self._confirmation.is_confirmed(mark) and not self._is_over:
+            left_s = until_s - self._clock_s()
+            if left_s <= 0 or not self._socket.hear(left_s):
+                return
+            for parts in self._socket.received():
+                self._receive(parts[0], parts[1:])
+
+    def _in_turn(self, run: Callable[[], None]) -> None:
+        """A fault may stop this primary in this thread, so the turn is given back before that."""
+        try:
+            run()
+        finally:
+            self._turn.give_back()
+
+    def _take_turn(self) -> bool:
+        """Whether the socket is this thread's now."""
+        if not self._turn.take():
+            return False
+        if self._is_over or self._fault is not None:
+            self._turn.give_back()
+            return False
+        return True
 
     def _warn_blocked(self, since_s: float) -> None:
         """Once, until something is confirmed again."""
@@ -705,9 +759,10 @@ class Primary:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(JOIN_S)
         self._resign()
-        self._to_all(Bye())  # once more: those who look at the arbiter find by now who is to lead
-        self._arbiter.close()
-        self._socket.close()
+        with self._turn.own():  # nobody takes it from here on
+            self._to_all(Bye())  # once more: who looks at the arbiter finds by now who is to lead
+            self._arbiter.close()
+            self._socket.close()
         self.on_stopped()
 
     def _resign(self) -> None:
@@ -844,16 +899,35 @@ class Primary:
     # the link
 
     def _serve(self) -> None:
+        with self._turn.own():
+            self._serve_all()
+
+    def _serve_all(self) -> None:
         while not self._is_over and self._fault is None:
             pause_s = max(0.0, self._beat_at_s - self._clock_s())
             pause_s = min(pause_s, self._until_more_s())
             if self._is_place_new:
                 pause_s = min(pause_s, PLACE_S)
+            if pause_s and self._may_rest():
+                self._turn.lend(self._socket.rest, min(pause_s, REST_S))
+                pause_s = 0.0
             self._socket.wait(pause_s)
             self._serve_once()
         self._tell_place()
         self._answer_orders()
         self._to_all(Bye())
+
+    def _may_rest(self) -> bool:
+        """Something was written just now, and is confirmed or still synced here, so that nobody
+        waits for an answer yet; and no copy lacks anything."""
+        now = self._confirmation
+        return (
+            self._clock_s() < self._passed_at_s + LENT_S
+            and (now.is_confirmed(self._passed) or now.own < self._passed)
+            and not any(
+                link.past or link.held or not link.is_whole for link in self._links.values()
+            )
+        )
 
     @property
     def _beat_s(self) -> float:
@@ -1202,8 +1276,9 @@ class Primary:
             for link in self._links.values():
                 link.wrote(self._passed, self._passed_at_s, size)
         for said, data in waiting:
+            packed = self._packed(said)
             for link in list(self._links.values()):
-                self._pass_on(link, said, data)
+                self._pass_on(link, said, data, packed)
         if must_keep:
             keep = self._keeps()
             for link in self._links.values():
@@ -1218,15 +1293,16 @@ class Primary:
                 return self._disk.size_and_age(file)[0]
         return 0
 
-    def _pass_on(self, link: _Link, said: Said, data: bytes) -> None:
+    def _pass_on(self, link: _Link, said: Said, data: bytes, packed: bytes) -> None:
         """To a copy that is whole; one that is not gets later what it has not passed yet. One that
-        is too far behind gets it from the files."""
+        is too far behind gets it from the files. packed: the envelope, which is the same for
+        all."""
         is_behind = link.sent - link.taken + len(link.held) > BEHIND_FRAMES_MAX
         lag_bytes = link.lag_bytes + link.held_bytes
         if is_behind or lag_bytes + len(data) > self._group.window_bytes:
             self._begin_anew(link)
         elif link.is_whole:
-            self._tell_in_order(link, said, data)
+            self._tell_in_order(link, said, data, packed)
         elif isinstance(said, FilePart):
             link.files.append(said.name)
         elif isinstance(said, FileGone):
@@ -1401,12 +1477,14 @@ class Primary:
             link.files.popleft()
             link.file_at = 0
 
-    def _tell_in_order(self, link: _Link, said: Said, data: bytes = b"") -> None:
+    def _tell_in_order(
+        self, link: _Link, said: Said, data: bytes = b"", packed: bytes = b""
+    ) -> None:
         """What was written now: at once, or behind the file that is on its way."""
         if link.held or isinstance(said, FilePart):
             link.hold(said, data)
         else:
-            self._tell(link, said, data)
+            self._tell(link, said, data, packed)
 
     def _send_held(self, link: _Link) -> None:
         """As much of files as their window lets on its way, and what waits behind them; the rest
@@ -1454,7 +1532,7 @@ class Primary:
         for route in (*self._links, *early):
             self._send(route, said)
 
-    def _tell(self, link: _Link, said: Said, data: bytes = b"") -> None:
+    def _tell(self, link: _Link, said: Said, data: bytes = b"", packed: bytes = b"") -> None:
         """Counted: the copy says how many it took."""
         link.sent += 1
         size = len(data) if isinstance(said, Write) else 0  # a file is sent whole, however large
@@ -1463,12 +1541,14 @@ class Primary:
         link.sent_bytes += len(data)
         if isinstance(said, FilePart) and said.is_last:
             link.sent_files.append(link.sent)
-        self._send(link.route, said, data)
+        self._socket.send(link.route, packed or self._packed(said), data)
 
     def _send(self, route: bytes, said: Said, data: bytes = b"") -> None:
+        self._socket.send(route, self._packed(said), data)
+
+    def _packed(self, said: Said) -> bytes:
         me = self._leadership
-        envelope = Envelope(FORMAT, me.log, self.epoch, me.me, me.start, said)
-        self._socket.send(route, encode(envelope), data)
+        return encode(Envelope(FORMAT, me.log, self.epoch, me.me, me.start, said))
 
 
 def _files_behind(link: _Link) -> int:
