@@ -327,7 +327,7 @@ def test_a_time_that_a_command_has_for_its_work_bounds_connecting(words, silence
         '[arbiter]\nkind = "etcd"\nendpoints = ["http://127.0.0.1:9"]\n'
         f'[node.node1]\nreplica = "a"\nlisten = ["{silence}"]\n'
         f'[replica.a]\naddress = "tcp://127.0.0.1:7791"\nlisten = ["{silence}"]\n'
-        f'[replica.b]\naddress = "tcp://127.0.0.1:7792"\nlisten = ["{silence}"]\n'
+        '[replica.b]\naddress = "tcp://127.0.0.1:7792"\nlisten = ["tcp://127.0.0.1:7793"]\n'
     )
     line = [*words, "--timeout", "0.5", "--connect", silence, "--config", str(config)]
     done = CliRunner().invoke(main, line)
