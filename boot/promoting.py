@@ -19,6 +19,8 @@ __all__ = ["Promotion"]
 
 TRIES_LEASES: Final = 4
 """A take-over with enough copies begins within so many leases."""
+LEASE_ENDS_S: Final = 1.0
+"""So long after its time an arbiter may say that a lease stands."""
 
 
 class Promotion:
@@ -63,8 +65,10 @@ class Promotion:
     def _when_nobody_leads(self) -> Configuration:
         """A copy that can take over does so in a few leases."""
         assert self._config.arbiter is not None, "the configuration was checked"
-        tries_s = TRIES_LEASES * self._config.arbiter.lease_s
-        leader = await_found(self._arbiter, self._leader, tries_s)
+        lease_s = self._config.arbiter.lease_s
+        # the lease of one that has just died ends by itself
+        await_found(self._arbiter, lambda: self._leader() is None or None, lease_s + LEASE_ENDS_S)
+        leader = await_found(self._arbiter, self._leader, TRIES_LEASES * lease_s)
         if leader is not None:
             raise self._refused(f"{leader.replica} leads in epoch {leader.epoch}")
         standing = self._arbiter.read()
