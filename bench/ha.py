@@ -40,7 +40,7 @@ __all__ = ["CatchUp", "Copies", "catch_up", "main"]
 
 USUAL = ("W1", "W2", "W3", "W4")
 SHORT = {"W1": 300, "W2": 20_000, "W3": 20_000, "W4": 10_000}
-FAULTS = ("crash", "loss", "move")
+FAULTS = ("crash", "loss", "stall", "move")
 CATCH_UP_BODY = 64 << 10
 LEASE_S = 10
 """Where nothing fails, no other copy is to take over as a busy machine stands still."""

@@ -2,6 +2,7 @@
 
 crash   kill -9 of the process that leads
 loss    its namespace is cut, then all that runs there is killed: nobody is told
+stall   SIGSTOP of the process that leads, for 10 s, then it goes on
 move    hms switchover
 """
 
@@ -12,30 +13,33 @@ from pathlib import Path
 from typing import Any
 
 import hms
-from bench.ha_gaps import BODY, Gaps, Sender
+from bench.ha_gaps import FILLING, Books, Gaps, Sender
 from bench.ha_machines import WAIT_S, Group, group, wait_for
 from tests.acceptance.netns_rig import Lab
 
-__all__ = ["failover", "filled"]
+__all__ = ["STALL_S", "failover", "filled"]
 
 QUEUE = "bench"
 FILL_AT_ONCE = 20_000
+STALL_S = 10.0
+RECEIVE_S = 5.0
+"""Behind the last message."""
 
 
 @contextmanager
-def _client(machines: Group) -> Iterator[Callable[[], object]]:
+def _client(machines: Group) -> Iterator[Callable[[bytes], object]]:
     """One that knows all machines."""
     with machines.connect(request_timeout_s=WAIT_S) as connection, connection.session() as session:
         producer = session.producer(QUEUE)
-        yield lambda: producer.send(BODY)
+        yield producer.send
 
 
-def filled(machines: Group, waiting: int, size: int = 1024) -> None:
+def filled(machines: Group, waiting: int) -> None:
     """So many messages wait there."""
     with machines.connect(request_timeout_s=WAIT_S) as connection, connection.session() as session:
         producer = session.producer("waiting")
         for begin in range(0, waiting, FILL_AT_ONCE):
-            producer.send_many([b"w" * size] * min(FILL_AT_ONCE, waiting - begin))
+            producer.send_many([FILLING] * min(FILL_AT_ONCE, waiting - begin))
 
 
 def failover(
@@ -56,8 +60,10 @@ def failover(
             place = folder / fault
             with group(place, 3, config, lab=lab, lease_s=lease_s, node=node) as machines:
                 filled(machines, waiting)
-                gaps = [_once(machines, fault) for _ in range(times)]
-            found.append(Gaps(fault, tuple(gaps)))
+                books = Books()
+                gaps = tuple(_once(machines, fault, books) for _ in range(times))
+                lost, doubled = books.settle(_received(machines))
+            found.append(Gaps(fault, gaps, "hms, 3 copies", books.confirmed, lost, doubled))
             said(str(found[-1]))
         finally:
             if lab is not None:
@@ -65,8 +71,15 @@ def failover(
     return found
 
 
-def _once(machines: Group, fault: str) -> float:
-    sender = Sender(_client(machines))
+def _received(machines: Group) -> Iterator[bytes]:
+    with machines.connect(request_timeout_s=WAIT_S) as connection, connection.session() as session:
+        consumer = session.consumer(QUEUE)
+        while (message := consumer.receive(RECEIVE_S)) is not None:
+            yield bytes(message.body)
+
+
+def _once(machines: Group, fault: str, books: Books) -> float:
+    sender = Sender(_client(machines), books)
     sender.await_sends(20)
     leader = machines.leader
     begun_s = time.monotonic()
@@ -76,6 +89,11 @@ def _once(machines: Group, fault: str) -> float:
         wait_for(lambda: _leads_another(machines, leader), "the move")
         sender.first_after(max(moved_s, time.monotonic()))
         gap_s = sender.longest_since(begun_s)
+    elif fault == "stall":
+        leader.pause()
+        time.sleep(STALL_S)
+        leader.resume()
+        gap_s = sender.stood_still(begun_s)
     else:
         machines.lose(leader) if fault == "loss" else leader.kill()
         gap_s = sender.first_after(time.monotonic()) - begun_s

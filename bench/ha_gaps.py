@@ -1,4 +1,5 @@
-"""What a fault costs a client that sends one message after the other, of any system."""
+"""What a fault costs a client that sends one message after the other, of any system, and whether
+each of its messages is there once at the end."""
 
 import statistics
 import threading
@@ -11,18 +12,42 @@ from typing import NamedTuple
 from bench.ha_machines import WAIT_S, wait_for
 from hms.boot.bench.client_pool import BenchFailed
 
-__all__ = ["BODY", "Gaps", "Sender"]
+__all__ = ["FILLING", "Books", "Gaps", "Sender"]
 
-BODY = b"x" * 256
-Send = Callable[[], object]
+BODY_BYTES = 256
+FILLING = b"x" * 1024
+"""What waits there already."""
+Send = Callable[[bytes], object]
+
+
+class Books:
+    """Of numbered messages. A sender has one confirmed before it begins the next one."""
+
+    def __init__(self) -> None:
+        self.confirmed = 0
+
+    @property
+    def body(self) -> bytes:
+        """Of the message that is sent now."""
+        return b"%d" % self.confirmed + b" " * (BODY_BYTES - len(str(self.confirmed)))
+
+    def settle(self, there: Iterable[bytes]) -> tuple[int, int]:
+        """How many confirmed ones are not there, and how many are there more than once."""
+        known = [int(one) for one in there if not one.startswith(FILLING[:1])]
+        return self.confirmed - len(set(known) & {*range(self.confirmed)}), (
+            len(known) - len(set(known))
+        )
 
 
 class Gaps(NamedTuple):
-    """What one fault cost, in seconds, each time."""
+    """What one fault cost, in seconds, each time; messages of the client while it was made."""
 
     fault: str
     seconds: tuple[float, ...]
     system: str = "hms, 3 copies"
+    confirmed: int = 0
+    lost: int = 0
+    doubled: int = 0
 
     def __str__(self) -> str:
         known = sorted(self.seconds)
@@ -30,7 +55,8 @@ class Gaps(NamedTuple):
         return (
             f"{self.system:18} {self.fault:6} {len(known):4} times   "
             f"p50 {statistics.median(known):6.3f} s   "
-            f"p99 {p99:6.3f} s   longest {known[-1]:6.3f} s"
+            f"p99 {p99:6.3f} s   longest {known[-1]:6.3f} s   "
+            f"of {self.confirmed:,} lost {self.lost}, doubled {self.doubled}"
         )
 
 
@@ -38,9 +64,9 @@ class Sender(threading.Thread):
     """Sends one message after the other, and knows when each was confirmed. client: a context in
     which its value sends one, and returns when that is confirmed."""
 
-    def __init__(self, client: AbstractContextManager[Send]) -> None:
+    def __init__(self, client: AbstractContextManager[Send], books: Books) -> None:
         super().__init__(daemon=True)
-        self._client = client
+        self._client, self._books = client, books
         self.times: list[float] = []
         self.fault: BaseException | None = None
         self._is_over = False
@@ -51,7 +77,8 @@ class Sender(threading.Thread):
         try:
             with self._client as send:
                 while not self._is_over:
-                    send()
+                    send(self._books.body)
+                    self._books.confirmed += 1
                     self.times.append(time.monotonic())
         except BaseException as fault:  # noqa: BLE001 - told where it is waited for
             self.fault = fault
@@ -74,6 +101,11 @@ class Sender(threading.Thread):
         """The longest time between two confirmations from then on."""
         known: Iterable[float] = [one for one in self.times if one >= at_s]
         return max(b - a for a, b in pairwise(known))
+
+    def stood_still(self, at_s: float) -> float:
+        """The longest time without a confirmation since then; until one comes now."""
+        self.first_after(time.monotonic())
+        return max(self.first_after(at_s) - at_s, self.longest_since(at_s))
 
     def end(self) -> None:
         """Stop, and close."""

@@ -2,10 +2,11 @@
 majority of them before it is confirmed.
 
 crash   kill -9 of the server where the queue's or the stream's leader is
+stall   SIGSTOP of that one, for 10 s, then it goes on
 move    another one is to lead: `rabbitmq-upgrade drain`, the step-down of NATS
 
-Their clients are told errors, and send again at once, so what was stored may be doubled; ours are
-told nothing.
+Their clients are told errors, and send again at once, so what was stored may be doubled: what is
+there at the end is counted. Ours are told nothing.
 """
 
 import asyncio
@@ -20,7 +21,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any
 
-from bench.ha_gaps import BODY, Gaps, Sender
+from bench.ha_failover import RECEIVE_S, STALL_S
+from bench.ha_gaps import FILLING, Books, Gaps, Sender
 from bench.ha_machines import WAIT_S, wait_for
 from bench.peers.nats import NATS_JETSTREAM
 from bench.peers.rabbitmq import RABBITMQ_QUORUM_3, server_settings
@@ -28,7 +30,7 @@ from bench.peers.server import HOST, Peer, free_port, served
 
 __all__ = ["PEERS", "Nats", "Rabbit", "Servers", "peer_failover"]
 
-FAULTS = ("crash", "move")
+FAULTS = ("crash", "stall", "move")
 SERVERS = 3
 AGAIN_S = 0.02
 """Between two attempts of a client that was told an error."""
@@ -82,6 +84,13 @@ class Servers(ABC):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    def stall(self, port: int) -> None:
+        """With all that it has started, for a while."""
+        process = self._running[port]
+        os.killpg(process.pid, signal.SIGSTOP)
+        time.sleep(STALL_S)
+        os.killpg(process.pid, signal.SIGCONT)
+
     @abstractmethod
     def move(self) -> None:
         """Another server is to lead."""
@@ -91,12 +100,16 @@ class Servers(ABC):
         """What a move has taken away is given back."""
 
     @abstractmethod
-    def client(self) -> AbstractContextManager[Callable[[], object]]:
+    def client(self) -> AbstractContextManager[Callable[[bytes], object]]:
         """See bench.ha_gaps.Sender."""
 
     @abstractmethod
     def fill(self, waiting: int) -> None:
         """So many messages wait there."""
+
+    @abstractmethod
+    def received(self) -> list[bytes]:
+        """Bodies of all that waits there; they are gone then."""
 
 
 class Rabbit(Servers):
@@ -167,7 +180,7 @@ class Rabbit(Servers):
             self._moved = 0
 
     @contextmanager
-    def client(self) -> Iterator[Callable[[], object]]:
+    def client(self) -> Iterator[Callable[[bytes], object]]:
         """See Servers."""
         import pika  # noqa: PLC0415
 
@@ -187,10 +200,10 @@ class Rabbit(Servers):
                     connection.close()
             opened.clear()
 
-        def send() -> None:
+        def send(body: bytes) -> None:
             while True:
                 try:
-                    return channel().basic_publish("", _QUEUE, BODY, how)
+                    return channel().basic_publish("", _QUEUE, body, how)
                 except pika.exceptions.AMQPError:
                     close()
                     time.sleep(AGAIN_S)
@@ -206,9 +219,23 @@ class Rabbit(Servers):
         with self._connection() as connection:
             channel = connection.channel()
             for _ in range(waiting - 1):
-                channel.basic_publish("", _QUEUE, BODY * 4, how)
+                channel.basic_publish("", _QUEUE, FILLING, how)
             channel.confirm_delivery()  # of the last one: the queue takes them in order
-            channel.basic_publish("", _QUEUE, BODY * 4, how)
+            channel.basic_publish("", _QUEUE, FILLING, how)
+
+    def received(self) -> list[bytes]:
+        """See Servers."""
+        found: list[bytes] = []
+        with self._connection() as connection:
+            channel = connection.channel()
+            channel.basic_qos(prefetch_count=_FILL_AT_ONCE)
+            for method, _, body in channel.consume(_QUEUE, inactivity_timeout=RECEIVE_S):
+                if method is None:
+                    break
+                found.append(body)
+                channel.basic_ack(method.delivery_tag)
+            channel.cancel()
+        return found
 
 
 class Nats(Servers):
@@ -300,7 +327,7 @@ class Nats(Servers):
         """Nothing: the server that led goes on with the others."""
 
     @contextmanager
-    def client(self) -> Iterator[Callable[[], object]]:
+    def client(self) -> Iterator[Callable[[bytes], object]]:
         """See Servers."""
         import nats  # noqa: PLC0415
 
@@ -308,16 +335,16 @@ class Nats(Servers):
             connection = runner.run(self._connect())
             stream = connection.jetstream(timeout=NATS_WAITS_S)
 
-            async def send() -> None:
+            async def send(body: bytes) -> None:
                 while True:
                     try:
-                        await stream.publish(_SUBJECT, BODY)
+                        await stream.publish(_SUBJECT, body)
                     except (nats.errors.Error, TimeoutError):
                         await asyncio.sleep(AGAIN_S)
                     else:
                         return
 
-            yield lambda: runner.run(send())
+            yield lambda body: runner.run(send(body))
             runner.run(connection.close())
 
     def fill(self, waiting: int) -> None:
@@ -327,11 +354,30 @@ class Nats(Servers):
             stream = connection.jetstream(timeout=WAIT_S)
             for begin in range(0, waiting, _FILL_AT_ONCE):
                 count = min(_FILL_AT_ONCE, waiting - begin)
-                sent = [await stream.publish_async(_SUBJECT, BODY * 4) for _ in range(count)]
+                sent = [await stream.publish_async(_SUBJECT, FILLING) for _ in range(count)]
                 await asyncio.gather(*sent)
             return True
 
         assert self._ask(fill), "the stream takes no messages"
+
+    def received(self) -> list[bytes]:
+        """See Servers."""
+        import nats  # noqa: PLC0415
+
+        async def drain(connection: Any) -> list[bytes]:
+            found: list[bytes] = []
+            stream = connection.jetstream(timeout=WAIT_S)
+            reader = await stream.pull_subscribe(_SUBJECT, "reader")
+            with suppress(nats.errors.TimeoutError):
+                while True:
+                    for message in await reader.fetch(_FILL_AT_ONCE, timeout=RECEIVE_S):
+                        found.append(message.data)
+                        await message.ack()
+            await stream.delete_consumer(_STREAM, "reader")
+            return found
+
+        bodies: list[bytes] = self._ask(drain)
+        return bodies
 
 
 PEERS: tuple[type[Servers], ...] = (Rabbit, Nats)
@@ -351,19 +397,21 @@ def peer_failover(
     with ExitStack() as stack:
         servers = kind(folder / name, stack)
         servers.boot()
-        if waiting:
-            servers.fill(waiting)
         for fault in faults:
-            gaps = tuple(_once(servers, fault) for _ in range(times))
-            found.append(Gaps(fault, gaps, name))
+            if waiting:
+                servers.fill(waiting)
+            books = Books()
+            gaps = tuple(_once(servers, fault, books) for _ in range(times))
+            lost, doubled = books.settle(servers.received())
+            found.append(Gaps(fault, gaps, name, books.confirmed, lost, doubled))
             said(str(found[-1]))
     return found
 
 
-def _once(servers: Servers, fault: str) -> float:
+def _once(servers: Servers, fault: str, books: Books) -> float:
     wait_for(lambda: servers.leader, "a leader")
     leader = servers.leader
-    sender = Sender(servers.client())
+    sender = Sender(servers.client(), books)
     sender.await_sends(20)
     begun_s = time.monotonic()
     if fault == "move":
@@ -371,6 +419,9 @@ def _once(servers: Servers, fault: str) -> float:
         wait_for(lambda: servers.leader not in {0, leader}, "another leader")
         sender.first_after(time.monotonic())
         gap_s = sender.longest_since(begun_s)
+    elif fault == "stall":
+        servers.stall(leader)
+        gap_s = sender.stood_still(begun_s)
     else:
         servers.kill(leader)
         gap_s = sender.first_after(time.monotonic()) - begun_s

@@ -9,6 +9,7 @@ import pytest
 from bench import guard
 from bench.compare import PEERS
 from bench.flame import graph, ranked, read, tree
+from bench.ha_gaps import FILLING, Books
 from bench.peers.server import Peer
 from bench.plot import picture_file
 from bench.recovery import recovered, write_store
@@ -91,3 +92,15 @@ def test_a_boot_is_measured_with_all_messages_waiting(tmp_path):
 
     (queue,) = recovered(tmp_path).state.queues.values()
     assert queue.line.waiting_count == 500
+
+
+def test_the_books_of_a_failover_find_what_is_lost_and_what_is_doubled():
+    """What waited there before is not counted, nor what was sent and never confirmed."""
+    books, bodies = Books(), []
+    for _ in range(12):
+        bodies.append(books.body)
+        books.confirmed += 1
+    assert {len(one) for one in bodies} == {256}
+    assert books.settle([FILLING, *bodies]) == (0, 0)
+    assert books.settle([FILLING, *bodies, books.body]) == (0, 0)
+    assert books.settle([*bodies[:3], *bodies[5:], bodies[7], bodies[7], bodies[0]]) == (2, 3)
