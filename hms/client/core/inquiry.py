@@ -25,12 +25,15 @@ from hms.wire import structures
 from hms.wire.client_identity import SECRET_BYTES, uid_of
 from hms.wire.frames import Kind, decode_envelope, frame
 
-__all__ = ["ROUND_S", "SILENT_S", "Inquiry"]
+__all__ = ["AGAIN_S", "ROUND_S", "SILENT_S", "Inquiry"]
 
 SILENT_S = 1.0
 """So long a request waits, and nothing is heard, until others are asked."""
 ROUND_S = 5.0
 """They are asked once in so long; once in SILENT_S while HELLO is not answered."""
+AGAIN_S = 4.0, 6.0
+"""Of one silence they are asked so long after its begin, too: a machine that is gone is replaced
+behind a lease of 3 s, the shortest, or of 5 s, and what sends there waits for no round of 5 s."""
 ANSWER_S = 1.0
 LOOK_S = 0.02
 """How often their answers are looked for meanwhile."""
@@ -94,14 +97,20 @@ class Inquiry:
         if not waits or self.waits_since == FOREVER:
             self.is_due = False
             return FOREVER
-        round_s = ROUND_S if is_up else SILENT_S
-        due_at = max(self.waits_since + SILENT_S, self._asked_at + round_s)
+        due_at = max(self.waits_since + SILENT_S, self._again_at(is_up=is_up))
         if now < due_at:
             return due_at
         self._asked_at = now
         for address in self._loop.others():
             self._ask(address)
-        return now + (LOOK_S if self._asked else round_s)
+        return now + LOOK_S if self._asked else self._again_at(is_up=is_up)
+
+    def _again_at(self, *, is_up: bool) -> float:
+        """When the round behind the last one is."""
+        if not is_up:
+            return self._asked_at + SILENT_S
+        ages = (self.waits_since + one for one in AGAIN_S if self._asked_at >= self.waits_since)
+        return next((at for at in ages if at > self._asked_at), self._asked_at + ROUND_S)
 
     def _ask(self, address: str) -> None:
         secret = os.urandom(SECRET_BYTES)

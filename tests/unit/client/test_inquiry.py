@@ -2,6 +2,7 @@
 the times are given."""
 
 from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 import zmq
@@ -9,7 +10,7 @@ from client_link import LIMITS, up
 
 import hms
 from hms.client.core.connection_options import Options
-from hms.client.core.inquiry import ROUND_S, SILENT_S, Inquiry
+from hms.client.core.inquiry import AGAIN_S, ROUND_S, SILENT_S, Inquiry
 from hms.client.core.link import Link, State
 from hms.client.core.operations import FOREVER
 from hms.client.core.pending_requests import Pending
@@ -103,17 +104,31 @@ def counts(replicas):
     return [one.count() for one in replicas]
 
 
-def test_all_are_asked_at_once_after_a_second_and_again_after_five(asked):
+def test_all_are_asked_at_once_after_a_second_again_behind_a_short_lease_and_each_five(asked):
     """Not before, and no more often: a thousand clients may wait."""
     inquiry, loop, replicas = asked
+    rounds = [SILENT_S, *AGAIN_S, AGAIN_S[-1] + ROUND_S, AGAIN_S[-1] + 2 * ROUND_S]
     turns(inquiry, 100.0, 100.0 + SILENT_S - 0.01)
     assert counts(replicas) == [0, 0]
-    for count in (1, 2):
-        begin = 100.0 + SILENT_S + (count - 1) * ROUND_S
-        inquiry.turn(begin)
+    for count, (begin_s, end_s) in enumerate(pairwise(rounds), 1):
+        inquiry.turn(100.0 + begin_s)
         wait_until(lambda: counts(replicas) == [count, count])  # noqa: B023 - before the sockets end
-        turns(inquiry, begin + 0.01, begin + ROUND_S - 0.01)
+        turns(inquiry, 100.01 + begin_s, 99.99 + end_s)
         assert counts(replicas) == [count, count]
+    assert loop.left == []
+
+
+def test_a_node_that_is_slow_again_and_again_has_others_asked_once_in_five_seconds(asked):
+    """Each answer of it takes a little longer than a second."""
+    inquiry, loop, replicas = asked
+    for begin in range(100, 105):
+        inquiry.waits_since = float(begin)
+        turns(inquiry, begin + SILENT_S, begin + SILENT_S + 0.2)
+        inquiry.waits_since = FOREVER
+        wait_until(lambda: counts(replicas) == [1, 1])  # before the sockets end
+    inquiry.waits_since = 105.0
+    inquiry.turn(100.0 + SILENT_S + ROUND_S)
+    wait_until(lambda: counts(replicas) == [2, 2])
     assert loop.left == []
 
 
@@ -195,10 +210,11 @@ def test_a_node_that_has_said_something_meanwhile_is_not_left(asked, how):
     assert loop.left == []
 
     loop.is_unread = False
-    turns(inquiry, 102.0, 101.0 + ROUND_S)
+    again = 101.0 + ROUND_S if how == "read" else 100.0 + AGAIN_S[0]
+    turns(inquiry, 102.0, again)
     wait_until(lambda: replicas[1].count() == 2)
     replicas[1].answers(*welcome(4))
-    wait_until(lambda: inquiry.turn(101.5 + ROUND_S) and loop.left)
+    wait_until(lambda: inquiry.turn(again + 0.5) and loop.left)
     ((_, addresses),) = loop.left
     assert addresses == [replicas[1].address]
 
