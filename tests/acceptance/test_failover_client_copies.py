@@ -5,12 +5,13 @@ test_failover_client.py with the blocking or the asyncio client, with HMS_HA=ful
 arbiter over cables, which a test cuts.
 """
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from failover_shells import IS_FULL, SHELLS_SHOWN, WAIT_S, Asyncio, Opened, in_d
 from test_clock_steps import HOUR, WallClock
 
 import hms
+import hms.aio
 from hms.engine.session.temporary_destinations import OWNER_GRACE_MS
 from hms.engine.settings import EngineSettings
 from tests.acceptance.ha_rig import Sender
@@ -34,6 +36,8 @@ HERE = Path(__file__).parent
 REMEMBERED = EngineSettings().producers_remembered
 QUEUES = ("orders", "other")
 OTHERS, EACH = (100_000 if IS_FULL else 12_000), 4_000
+SESSIONS = 700
+"""Of a connection; it may have 768."""
 AT_ONCE = 1_000
 """Each producer may have one frame on its way whatever the others have; a node that stands still
 cuts a connection of which 4,096 wait."""
@@ -167,6 +171,56 @@ def test_v05_what_was_forgotten_meanwhile_is_in_doubt_and_never_sent_again(copie
     assert copies.bodies() == [b"once", b"next"]
 
 
+def test_v28_a_commit_that_was_forgotten_meanwhile_is_in_doubt_and_not_said_to_be_undone(
+    copies, opened
+):
+    """So many others have committed at b that it cannot know any more. It was durable."""
+    a = copies.leader
+    client = opened(transacted=True, request_timeout_s=LONG_S)
+    client.shell.do(lambda: client.producer.send(b"work"))
+    client.shell.do(lambda: client.connection.administer("queue.list"))
+    lose_answers(copies, a)
+    committed = client.shell.begin(client.session.commit)
+    copies.wires[a].wait_swallowed("down")
+    refuse_all(copies)
+    copies.kill(a)
+    asyncio.run(others_commit(copies.nodes[copies.leader]))
+    pass_all(copies)
+
+    token = in_doubt(committed, hms.CommitInDoubt)
+
+    with copies.direct() as connection:
+        assert connection.outcome(token).state == "FORGOTTEN"
+    assert copies.bodies() == [b"work"]
+    client.shell.do(lambda: client.producer.send(b"next"))
+    client.shell.do(client.session.commit)
+    assert copies.bodies() == [b"work", b"next"]
+
+
+async def others_commit(node):
+    """So many sessions that no more are remembered commit; their clients are lost."""
+    with cut_wire(node.address) as wire, hms.connect(node.address) as operator:
+        for _ in range(0, REMEMBERED + 10, SESSIONS):
+            connection = await hms.aio.connect(wire.address, reconnect=False)
+            await asyncio.gather(*[commit_one(connection) for _ in range(SESSIONS)])
+            wire.cut_client()
+            with suppress(hms.HmsError):
+                await connection.close()
+            wait_until(lambda: nobody_sends(operator), WAIT_S)
+
+
+def nobody_sends(operator):
+    """The node has closed all that a client which is lost had."""
+    return operator.administer("queue.show", {"name": "other"})["producers"] == 0
+
+
+async def commit_one(connection):
+    session = await connection.session(transacted=True)
+    producer = await session.producer("other")
+    await producer.send(b"x")
+    await session.commit()
+
+
 def others_work(node):
     """So many producers that no more are remembered send; their client is lost."""
     with (
@@ -180,10 +234,61 @@ def others_work(node):
                 future.result(WAIT_S)
         wire.cut_client()
         wait_until(lambda: not connection.is_connected, WAIT_S)
-    with hms.connect(node.address) as operator:  # until the node has closed them all
-        wait_until(
-            lambda: operator.administer("queue.show", {"name": "other"})["producers"] == 0, WAIT_S
-        )
+    with hms.connect(node.address) as operator:
+        wait_until(lambda: nobody_sends(operator), WAIT_S)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_v17_v18_what_is_not_persistent_is_repeated_where_nothing_moved_and_else_in_doubt(
+    copies, opened, is_replaced
+):
+    """17: the client alone was cut off, and the confirmation lost: stored once. 18: a take-over; it
+    is not at b, and its client does not send it again."""
+    a, client = copies.leader, opened()
+    lose_answers(copies, a)
+    sent = client.sending(b"once", persistent=False)
+    copies.wires[a].wait_swallowed("down")
+    if is_replaced:
+        copies.kill(a)
+    pass_all(copies)
+
+    if is_replaced:
+        token = in_doubt(sent)
+        with copies.direct() as connection:
+            assert connection.outcome(token).state == "FORGOTTEN"
+    else:
+        sent.result(WAIT_S)
+    client.sending(b"next").result(WAIT_S)
+    assert copies.bodies() == [b"once", b"next"][is_replaced:]
+
+
+def test_v39_what_the_primary_before_had_sent_comes_after_the_next_one_answered_and_is_dropped(
+    copies, opened
+):
+    """Its delivery was on its way when it stood still past its lease. b delivers the message; what
+    a says when it goes on reaches nobody, and its client stays at b."""
+    a, client = copies.leader, opened()
+    wire, epoch = copies.wires[a], copies.said()["epoch"]
+    consumer = client.shell.do(lambda: client.session.consumer("orders"))
+    taken = client.shell.begin(lambda: consumer.receive(WAIT_S))
+    wire.hold("down")
+    with copies.direct() as connection, connection.session() as session:
+        session.producer("orders").send(b"one")
+    wire.wait_swallowed("down")
+    copies.nodes[a].pause()
+
+    assert bytes(taken.result(WAIT_S).body) == b"one"
+    copies.nodes[a].resume()
+    wire.pass_on()
+    copies.heal()
+    assert copies.said()["epoch"] > epoch
+    assert copies.leader != a
+    with copies.direct() as connection, connection.session() as session:
+        session.producer("orders").send(b"two")
+    following = client.shell.do(lambda: consumer.receive(WAIT_S))
+    assert bytes(following.body) == b"two"
+    client.sending(b"three").result(WAIT_S)
+    assert bytes(client.shell.do(lambda: consumer.receive(WAIT_S)).body) == b"three"
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
