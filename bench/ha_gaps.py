@@ -100,7 +100,7 @@ class Sender(threading.Thread):
     def longest_since(self, at_s: float) -> float:
         """The longest time between two confirmations from then on."""
         known: Iterable[float] = [one for one in self.times if one >= at_s]
-        return max(b - a for a, b in pairwise(known))
+        return max((b - a for a, b in pairwise(known)), default=0.0)
 
     def stood_still(self, at_s: float) -> float:
         """The longest time without a confirmation since then; until one comes now."""
