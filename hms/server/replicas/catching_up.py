@@ -46,14 +46,16 @@ def plan(
     keeps = {**{n: header for n, header in left.items() if n != last}, **ours}
     others = sorted(number for number, header in theirs.items() if keeps.get(number) != header)
     newest = max(ours, default=0)
-    common = max((n for n, header in theirs.items() if keeps.get(n) == header), default=0)
+    here = {**left, **ours}
+    known = max((n for n, header in theirs.items() if here.get(n) == header), default=0)
+    # Who wrote behind the loss had this log, and a copy that got it all before it.
+    known = max([known, *(n for n, header in theirs.items() if _epoch(header) > lost_epoch)])
     wrote = {_epoch(header): number for number, header in sorted(ours.items())}
     diverged = []
     for number in others:
-        epoch = _epoch(theirs[number])
-        # Nothing behind it is in both, or here by the same writer: it may be of the branch lost.
-        may_be_lost = common < number <= newest and wrote.get(epoch, 0) < number
-        if number in ours or number > newest or (may_be_lost and epoch <= lost_epoch):
+        # Nothing behind it is of this log, or here by the same writer: it may be what was lost.
+        may_be_lost = number > known and wrote.get(_epoch(theirs[number]), 0) < number
+        if number in ours or number > newest or may_be_lost:
             diverged.append(number)
     drop = [number for number in others if number not in diverged]
     lacking = sorted(number for number in ours if number not in theirs or number in ends)

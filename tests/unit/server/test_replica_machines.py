@@ -261,6 +261,15 @@ def test_what_shows_to_be_of_the_log_is_dropped_after_a_loss_too():
     assert plan(theirs, {6: 99}, ours, {}, lost_epoch=4) == ([3], [], [])
 
 
+def test_a_copy_that_was_away_for_long_after_a_loss_is_of_the_log():
+    """Its last segment is in the history, or somebody wrote in it behind the loss: what its readers
+    had seen was taken back (H10)."""
+    theirs, ours = _written((2, 4), (3, 4)), _written((5, 6), (6, 7))
+
+    assert plan(theirs, {3: 99}, ours, _written((2, 4), (3, 4)), lost_epoch=4) == ([3], [], [])
+    assert plan(_written((1, 1), (2, 5)), {2: 99}, ours, {}, lost_epoch=4) == ([1, 2], [], [])
+
+
 def test_a_copy_goes_on_before_the_place_of_a_seal():
     """It may have a record where we have one."""
     assert resumes_at(1000, 400) == 368
