@@ -370,6 +370,7 @@ class Follower:
             if (damage := known.get(newest)) is not None:  # else found again at a start
                 self.copy.end_at(newest, damage.offset)
             forget_damages(self._disk, self._folder, behind)
+        self.copy.open_end()
 
     def _campaign(self, action: Campaign, before: str) -> Won | None:
         self.copy.sync()  # it may have been a copy that catches up
@@ -607,8 +608,10 @@ class Follower:
         return Promised(self._state.copy_id, epoch, end, is_clean)
 
     def _next(self, said: Told, data: Data) -> None:
-        if not self._is_resumed and not isinstance(said, Drop | Aside):
+        if not self._is_resumed and not isinstance(said, Cut | Drop | Aside):
             return  # it joins anew
+        if isinstance(said, Cut) and not self._is_resumed and not self.copy.has(said.number):
+            return  # asked twice, and dropped since
         if isinstance(said, Cut) and self.copy.ends_there(said):
             self._confirmed.lower(Place(said.number, said.end))
         elif isinstance(said, Aside) and said.segments:

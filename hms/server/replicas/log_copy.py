@@ -210,6 +210,10 @@ class LogCopy:
         is_clean = not walk.is_at_seal() and (is_at_end or walk.is_torn())
         return End(epoch, number, walk.at), is_clean
 
+    def has(self, number: int) -> bool:
+        """Whether the log needs this segment, and it is here."""
+        return self._find(number) is not None
+
     def gap(self) -> int:
         """The first segment that this log needs and that is not here, as in a copy that has not
         been sent everything yet; 0 for none. Nobody could lead with it."""
@@ -337,6 +341,13 @@ class LogCopy:
             self._tail, self._tails[number] = None, size
             self._cut(Cut(number, max(end, SEGMENT_HEADER_BYTES)))
 
+    def open_end(self) -> None:
+        """A seal says that another segment follows. Where an operator accepts this end none does,
+        and who leads goes on there. Safe when this returns."""
+        if newest := self.newest_now():
+            self._tail = None
+            self._unseal(newest)
+
     def _record_at(self, number: int, offset: int) -> int:
         """Where the record begins that has this offset: what is before it was confirmed."""
         info = read_info(self._disk, segment_file(self._folder, number), number, is_last=True)
@@ -371,12 +382,14 @@ class LogCopy:
     def _unseal_before(self, number: int) -> None:
         """A seal says that another segment follows. The newest one is about to go: the one before
         it loses its seal first, else this copy would look as if it had lost what followed."""
-        if number != self.newest_now() or self._find(number - 1) is None:
-            return
+        if number == self.newest_now() and self._find(number - 1) is not None:
+            self._unseal(number - 1)
+
+    def _unseal(self, number: int) -> None:
         with suppress(StoreCorrupt):  # what is damaged stays so
-            walk = self._walked(number - 1)
+            walk = self._walked(number)
             if walk.is_at_seal():
-                self._zero(number - 1, walk.at)
+                self._zero(number, walk.at)
 
     def end_before(self, number: int) -> Place:
         """Where the log ends without this segment and all that follow it."""
@@ -394,10 +407,10 @@ class LogCopy:
             if file is None:
                 continue
             target = self._aside(number)
-            has_records = self._end(number) > SEGMENT_HEADER_BYTES
+            end = self._end(number)
             self._unseal_before(number)
             self._forget(number)
-            if has_records and not self._has(target):
+            if end > SEGMENT_HEADER_BYTES and not self._has_aside(target, number, end):
                 self._disk.rename(file, target)
                 self._told_aside(target, len(said.segments))
             else:
@@ -408,7 +421,7 @@ class LogCopy:
         """The segment as it is, safe before anything of it changes; once, as it is not the same any
         more after a crash in the midst of that."""
         end, target = self._tails.pop(number), self._aside(number)
-        if self._has(target):
+        if self._has_aside(target, number, end):
             return
         incoming, fd = self._folder / _INCOMING, self._fd(number)
         self._disk.unlink(incoming)
@@ -422,9 +435,16 @@ class LogCopy:
         self._told_aside(target)
 
     def _aside(self, number: int) -> Path:
-        header = unpack_segment_header(self._disk.pread(self._fd(number), SEGMENT_HEADER_BYTES, 0))
+        return self._aside_of(number, self._disk.pread(self._fd(number), SEGMENT_HEADER_BYTES, 0))
+
+    def _aside_of(self, number: int, data: bytes) -> Path:
+        header = unpack_segment_header(data)
         epoch = 0 if header is None else header.epoch
         return self._folder / f"{number:016d}-{epoch}{ASIDE_SUFFIX}"
+
+    def _has_aside(self, target: Path, number: int, end: int) -> bool:
+        """Whether as much of it was set aside before; of one writer the longer one has all."""
+        return self._has(target) and self._end_of(target, number) >= end
 
     def _has(self, file: Path) -> bool:
         return file.name in self._disk.list_dir(self._folder)
@@ -445,19 +465,39 @@ class LogCopy:
                 if suffix == HISTORY_SUFFIX and number < first:
                     continue
                 is_in_log = number >= said.oldest and number not in pinned | history
-                if not (is_in_log and self._comes_back(number, suffix)):
+                if not (is_in_log and self._stays(number, suffix)):
                     self._leave(number, suffix, pinned, history)
         self._limit_past(first)
         self._disk.fsync_dir(self._folder)
 
-    def _comes_back(self, number: int, suffix: str) -> bool:
+    def _stays(self, number: int, suffix: str) -> bool:
         """A segment that had left this copy's log is in that of a primary that had less: it gets
-        its name again, unless it came anew."""
-        file = segment_file(self._folder, number)
-        if self._has(file):
+        its name again, unless it came anew. What it has more than that is of a log that an operator
+        let go of with a loss, and is set aside: nobody else may have it."""
+        file, left = (segment_file(self._folder, number, one) for one in (LOG_SUFFIX, suffix))
+        if not self._has(file):
+            self._disk.rename(left, file)
+            return True
+        header, end = self._header_of(left), self._end_of(left, number)
+        is_same = header == self._header_of(file)
+        target = self._aside_of(number, header)
+        if (is_same and end <= self._end_of(file, number)) or self._has_aside(target, number, end):
             return False
-        self._disk.rename(segment_file(self._folder, number, suffix), file)
+        self._disk.rename(left, target)
+        self._told_aside(target)
         return True
+
+    def _header_of(self, file: Path) -> bytes:
+        with opened(self._disk, file) as fd:
+            return self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
+
+    def _end_of(self, file: Path, number: int) -> int:
+        """Behind the last record that verifies of a segment, whatever its name is."""
+        with suppress(StoreCorrupt), opened(self._disk, file) as fd:
+            walk = Walk(self._disk, fd, read_info(self._disk, file, number, is_last=True))
+            deque(walk.records(0, RecordType.SENT), maxlen=0)
+            return walk.at
+        return SEGMENT_HEADER_BYTES
 
     def _leave(self, number: int, suffix: str, pinned: set[int], history: set[int]) -> None:
         """A segment that has left the log gets the name that it has at the primary."""

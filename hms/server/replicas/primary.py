@@ -296,8 +296,9 @@ class Primary:
         self._readable = ConfirmedPlace(disk, folder)
         self._marks = ArchiveMarks(disk, folder)
         self._place, self._place_at_s, self.refused = NOTHING, float("-inf"), 0
-        self._passed = 0
-        """The mark up to which what was written is on its way."""
+        self._passed, self._passed_end = 0, (0, 0)
+        """The mark up to which what was written is on its way; the segment that was written then,
+        and where it ended."""
         self._passed_at_s = float("-inf")
         self._fault: HmsError | None = None
         self._is_over, self._turn = False, SocketTurn()
@@ -1225,6 +1226,8 @@ class Primary:
                 self._confirmation.joined(link.member, self._clock_s())
         log.info("%s joins, %d segments to get", name, len(found.lacking))
         if not is_fit:
+            for number in {*found.drop} & {*said.ends} & {*left}:
+                self._cut_first(route, number, said.ends[number])
             self._send(route, Drop(found.drop, []))
             if found.diverged:
                 self._send(route, Aside(found.diverged))
@@ -1233,6 +1236,19 @@ class Primary:
         self._tell(link, Resume())
         if gone := sorted(files - here):
             self._tell(link, Drop([], gone))
+
+    def _cut_first(self, route: bytes, number: int, theirs: int) -> None:
+        """A copy's last segment is in our history, and goes. What it has behind our end nobody
+        adopted: it is set aside, and its readers had not seen that, unless it was lost."""
+        file = segment_file(self._folder, number, HISTORY_SUFFIX)
+        with suppress(FileNotFoundError), opened(self._disk, file, READ) as fd:
+            end = last_written(self._disk, fd, SEGMENT_HEADER_BYTES)
+            end += -end % 8
+            header = unpack_segment_header(self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0))
+            if header is not None and self._stands_seal(fd, end - RECORD_HEADER_BYTES, header.salt):
+                end -= RECORD_HEADER_BYTES
+            if theirs > end:
+                self._send(route, Cut(number, end))
 
     def _headers_now(self) -> dict[int, bytes]:
         """Of all segments that the log needs."""
@@ -1269,6 +1285,7 @@ class Primary:
         with self._changed:
             waiting, self._outbox = self._outbox, deque()
             self._passed = self._confirmation.written
+            self._passed_end = self._current, self._ends[self._current]
             must_keep, self._must_keep = self._must_keep, False
         if waiting:
             self._passed_at_s = self._clock_s()
@@ -1311,7 +1328,12 @@ class Primary:
             if said.number not in link.todo:
                 link.todo.append(said.number)
         elif isinstance(said, Write) and said.number not in link.todo:
-            self._tell(link, structs.replace(said, mark=0), data)  # it has not all before it
+            if link.at is None and (link.files or link.todo):
+                # Behind a file that it may name, and before the segment that a seal tells of.
+                link.ends[said.number] = said.offset
+                link.todo.appendleft(said.number)
+            else:
+                self._tell(link, structs.replace(said, mark=0), data)  # it has not all before it
 
     def _keeps(self) -> Keep:
         numbers = [
@@ -1358,7 +1380,7 @@ class Primary:
                 self._tell(link, Segment(0, number, header[1], suffix), header[0])
                 if number != self._current:  # first: what follows may come, and a crash
                     self._tell(link, Cut(number, self._cut_at(fd, number, theirs, link.end)))
-            link.end = max(link.end, self._ends.get(number, 0))
+            link.end = max(link.end, self._end_passed(number))
             size = min(PIECE_BYTES, self._sends_up_to(link, number, fd) - link.at)
             data = self._disk.pread(fd, size, link.at)
         finally:
@@ -1366,10 +1388,17 @@ class Primary:
         if data:
             self._tell(link, Write(0, number, link.at, crc32(data)), data)
             link.at += len(data)
-        with self._changed:
-            if link.at >= max(link.end, self._ends.get(number, 0)):
-                link.todo.popleft()
-                link.at = None
+        if link.at >= link.end:
+            link.todo.popleft()
+            link.at = None
+
+    def _end_passed(self, number: int) -> int:
+        """Where a segment of this start ends in what was passed on: what is written just now may
+        name a file that has not gone (H11)."""
+        current, end = self._passed_end
+        if number < current:
+            end = self._ends.get(number, 0)
+        return max(SEGMENT_HEADER_BYTES, end if number <= current else 0)
 
     def _open_segment(self, number: int) -> tuple[int, str] | None:
         """A segment of the log, and the end of its name; in the order in which it gets names."""
@@ -1389,7 +1418,7 @@ class Primary:
             if found == link.unseen > SEGMENT_HEADER_BYTES:
                 return False
             link.end, link.unseen = found + -found % 8, None
-        link.end = max(link.end if number < self._first else 0, self._ends.get(number, 0))
+        link.end = max(link.end if number < self._first else 0, self._end_passed(number))
         return True
 
     def _cut_at(self, fd: int, number: int, theirs: int, end: int) -> int:
@@ -1427,6 +1456,9 @@ class Primary:
             return seal_at
         following = all_files(self._disk, self._folder).get(number + 1)
         if number + 1 in link.todo and following is not None and number + 1 in self._headers:
+            if following.suffix == HISTORY_SUFFIX:  # it was let go meanwhile
+                self._begin_anew(link)
+                return link.at
             header, size = self._headers[number + 1]
             self._tell(link, Segment(0, number + 1, size, following.suffix), header)
         return link.end
@@ -1435,8 +1467,11 @@ class Primary:
         """A crash may have left the segment without one: then its last record stands there."""
         header = unpack_segment_header(self._headers[number][0])
         assert header is not None
+        return self._stands_seal(fd, at, header.salt)
+
+    def _stands_seal(self, fd: int, at: int, salt: int) -> bool:
         data = memoryview(self._disk.pread(fd, RECORD_HEADER_BYTES, at))
-        found = unpack_record_header(data, 0, header.salt)
+        found = unpack_record_header(data, 0, salt)
         return found is not None and found.kind == KIND_SEAL
 
     def _begin_anew(self, link: _Link) -> None:

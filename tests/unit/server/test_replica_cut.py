@@ -8,7 +8,7 @@ import pytest
 
 from hms.server.replicas.damage import check_segment
 from hms.server.replicas.frames import Cut, Keep, PastPart, Segment, Write
-from hms.server.replicas.log_copy import NO_LIMITS, LogCopy
+from hms.server.replicas.log_copy import NO_LIMITS, LogCopy, aside_names
 from hms.server.replicas.primary import Primary
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.format import SEGMENT_HEADER_BYTES, Author, pack_segment_header
@@ -123,6 +123,52 @@ def test_a_segment_that_had_left_the_log_comes_back_into_it(tmp_path, suffix):
     assert all_files(REAL_DISK, tmp_path)[1] == file
     assert file.read_bytes() == data
     copy.close()
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_what_had_left_a_log_that_was_lost_is_set_aside_where_it_was(tmp_path, epoch):
+    """An operator had another copy go on, which wrote the same number, or less of it: what this one
+    alone had let go was removed, and nobody had it any more."""
+    (tmp_path / "lost").mkdir()
+    journal = _begun(tmp_path / "lost", 1)
+    _append(journal, bytes(100))
+    less = (tmp_path / "lost" / "0000000000000001.log").read_bytes()
+    _append(journal, b"x" * 300)
+    journal.seal()
+    journal.close()
+    data = all_files(REAL_DISK, tmp_path / "lost")[1].read_bytes()
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    other = pack_segment_header(Author(1, 2), 1, 1, 1)
+    (folder / "0000000000000001.log").write_bytes(less if epoch == 1 else other)
+    (folder / "0000000000000001.history").write_bytes(data)
+    copy = LogCopy(REAL_DISK, folder)
+
+    copy.take(Keep(0, 1, [], []), b"")
+    copy.take(Keep(0, 1, [], []), b"")
+
+    copy.close()
+    [aside] = aside_names(REAL_DISK, folder)
+    assert (folder / aside).read_bytes() == data
+    assert {one.name for one in folder.iterdir()} == {aside, "0000000000000001.log"}
+
+
+def test_a_copy_that_an_operator_has_lead_goes_on_behind_its_seal(tmp_path):
+    """Of what others had it got the end of a segment, and nothing of the next one: it was named
+    damaged at its boot, and the group had nobody who could lead."""
+    for epoch in (1, 2):  # a boot seals what was written before
+        journal = _begun(tmp_path, epoch)
+        _append(journal, bytes(100))
+        journal.close()
+    all_files(REAL_DISK, tmp_path)[2].unlink()
+    copy = LogCopy(REAL_DISK, tmp_path)
+    assert not copy.tail()[1]
+
+    copy.open_end()
+
+    assert copy.tail()[1]
+    copy.close()
+    _begun(tmp_path, 3).close()
 
 
 def test_a_damaged_segment_that_the_primary_let_go_comes_with_the_history(tmp_path):

@@ -17,6 +17,7 @@ from hms.server.replicas.frames import (
     Ack,
     Beat,
     ConfirmedUpTo,
+    Cut,
     Drop,
     Envelope,
     FilePart,
@@ -25,6 +26,7 @@ from hms.server.replicas.frames import (
     PastPart,
     Reads,
     Rejoin,
+    Segment,
     Whole,
     Write,
     decode,
@@ -41,7 +43,13 @@ from hms.server.replicas.primary import (
     Primary,
 )
 from hms.store.journal.disk import RealDisk
-from hms.store.journal.format import SEGMENT_HEADER_BYTES, Author, pack_segment_header
+from hms.store.journal.format import (
+    SEGMENT_HEADER_BYTES,
+    Author,
+    pack_seal,
+    pack_segment_header,
+    unpack_segment_header,
+)
 from hms.store.journal.segment_walk import HISTORY_SUFFIX, segment_file
 
 LOG = "ab" * 16
@@ -488,3 +496,87 @@ def test_a_copy_that_was_away_gets_what_it_lacks_of_the_log_and_no_more(tmp_path
     sent = [(said, size) for said, size in leader.told if isinstance(said, Write)]
     assert min(said.number for said, _ in sent) == 3
     assert sum(size for _, size in sent) == MIB // 2 + size
+
+
+@pytest.fixture
+def nearly(tmp_path):
+    """A copy has all that was written, and does not count yet."""
+    made = Leader(tmp_path, [], 1 << 20)
+    made.writes()
+    made.joins()
+    made.until(lambda said: isinstance(said, Write), 3)
+    [link] = made.primary._links.values()
+    assert not link.todo
+    assert not link.is_whole
+    return made
+
+
+def test_a_copy_that_catches_up_has_a_file_before_the_record_that_names_it(nearly):
+    """An operator may have it lead just then: a message had no body (H11)."""
+    (nearly.folder / FILES_FOLDER).mkdir()
+    (nearly.folder / FILES_FOLDER / NAME).write_bytes(b"body")
+    nearly.primary.file_there(NAME)
+    at = nearly.end
+    nearly.writes()
+    nearly.until(lambda said: isinstance(said, Whole), 8)
+
+    told = list(enumerate(nearly.told))
+    sent = [n for n, (said, _) in told if isinstance(said, FilePart) and said.is_last]
+    wrote = [(n, said, size) for n, (said, size) in told if isinstance(said, Write)]
+    named = [n for n, said, size in wrote if said.offset + size > at]
+    assert named
+    assert sent[0] < named[0]
+
+
+def test_a_copy_that_catches_up_has_the_next_segment_before_a_seal_tells_of_it(nearly):
+    """Killed in between it would be named damaged by whoever reads it alone."""
+    file = segment_file(nearly.folder, 1)
+    seal = pack_seal(2, unpack_segment_header(file.read_bytes()[:SEGMENT_HEADER_BYTES]).salt)
+    header = pack_segment_header(Author(7, nearly.primary.epoch), 2, 2, 1)
+    segment_file(nearly.folder, 2).write_bytes(header + bytes(1 << 20))
+    nearly.primary.begun(2, header, 1 << 20)
+    at = nearly.end
+    nearly.writes(data=seal)
+    nearly.until(lambda said: isinstance(said, Whole), 8)
+
+    told = list(enumerate(nearly.told))
+    begun = [n for n, (said, _) in told if isinstance(said, Segment) and said.number == 2]
+    wrote = [(n, said, size) for n, (said, size) in told if isinstance(said, Write)]
+    sealed = [n for n, said, size in wrote if said.number == 1 and said.offset + size > at]
+    assert sealed
+    assert begun[0] < sealed[0]
+
+
+def test_a_segment_that_leaves_the_log_while_it_comes_is_not_begun_in_the_history(tmp_path):
+    """The copy had an empty one there, which nobody filled, and a log that ended in a seal."""
+    leader = Leader(tmp_path, [104, 104], 4096)
+    first = segment_file(tmp_path, 1)
+    data = bytearray(first.read_bytes())
+    seal = pack_seal(2, unpack_segment_header(bytes(data[:SEGMENT_HEADER_BYTES])).salt)
+    data[168 : 168 + len(seal)] = seal
+    first.write_bytes(data)
+    leader.joins()
+    leader.until(lambda said: isinstance(said, Write), 4)
+    segment_file(tmp_path, 2).rename(segment_file(tmp_path, 2, HISTORY_SUFFIX))
+    for _ in range(8):
+        leader.turn()
+        if leader.primary._links:
+            leader.takes()
+
+    assert isinstance(leader.told[-1][0], Rejoin)
+    assert not [said for said, _ in leader.told if isinstance(said, Segment) and said.number == 2]
+
+
+def test_what_a_copy_has_behind_a_segment_that_left_the_log_is_cut_before_that_goes(tmp_path):
+    """Its last segment is in the history by now, and ends earlier there: what nobody adopted, or an
+    operator let go of, went with it and was set aside nowhere (H7)."""
+    leader = Leader(tmp_path, [], 4096, history=[100])
+    file = segment_file(tmp_path, 1, HISTORY_SUFFIX)
+    header = file.read_bytes()[:SEGMENT_HEADER_BYTES]
+    seal = pack_seal(2, unpack_segment_header(header).salt)
+    file.write_bytes(header + bytes(range(1, 105)) + seal)
+    for theirs, cuts in ((168, []), (176, [Cut(1, 168)])):
+        leader.told.clear()
+        leader.says(Join(OTHER, 3, {1: header}, {1: theirs}, [], []))
+
+        assert [said for said, _ in leader.told] == [*cuts, Drop([1], []), Rejoin()]
