@@ -91,9 +91,10 @@ def promote(world, name):
     world.promotions += 1
 
 
-def accept(world, name, there, needed):
-    """The promoted copy leads. there: the records of its log; needed: numbers of confirmed ones
-    that have not left it. What it lacks of them is lost."""
+def accept(world, name, there, needed, first):
+    """The promoted copy leads. there: the records of its log, which begins with the segment
+    `first`; needed: numbers of confirmed ones that have not left it. What it lacks of them is
+    lost."""
     world.promoted = ""
     last = max(map(_order, there.values()), default=0)
     lost = [
@@ -102,6 +103,10 @@ def accept(world, name, there, needed):
         if (there.get(lsn) != body if lsn in needed else _order(body) > last)
     ]
     world.reader.lost = frozenset(body for _, body in lost)
+    adopted = {one for one in world.adopted if _order(one) > last or world.written_in[one] >= first}
+    _remember(world, adopted - {*there.values()})
+    past = world.kept_bytes(name, ".history")
+    world.adopted |= {one for one in world.gone if one in past}  # they had left this log
     world.losses += len(lost)
     world.confirmed = [one for one in world.confirmed if one not in set(lost)]
     for lsn, _ in lost:
@@ -112,6 +117,17 @@ def accept(world, name, there, needed):
         if file.encode() not in names:
             del world.files[file]
     world.last_place, world.timed = None, None
+
+
+def _remember(world, lost):
+    """What is in this log no more, its machines set aside when they come back (H7). What is on a
+    disk no more had left the log there, while it was led by that branch."""
+    world.adopted -= lost
+    world.gone |= lost
+    for name in world.names:
+        data = world.kept_bytes(name)
+        there = {body for body in lost if body in data}
+        world.synced[name] = (world.synced[name] - lost) | there
 
 
 def _order(body):

@@ -176,10 +176,10 @@ class Log:
             for n, payload in enumerate(payloads)
         ]
         data = b"".join(pack_records(entries, self.salt))
+        self.world.written_in |= dict.fromkeys(payloads, self.number)
         end = write_all(self.disk, self.fd, [data], self.at)
         self.primary.written(self.number, self.at, data)
         records = [(entry.lsn, payload) for entry, payload in zip(entries, payloads, strict=True)]
-        self.world.written_in |= dict.fromkeys(payloads, self.number)
         self.batch = [records, (self.number, self.at, data), None]
         self.at, self.lsn = end, self.lsn + len(payloads)
 
@@ -490,8 +490,9 @@ class World:
         they had before."""
         self.held, self.doomed = {}, ""
         """Machines that are off, until when; who alone is left of a group."""
-        self.adopted, self.written_in = set(), {}
-        """Bodies that some primary began with, or that were confirmed; segments by body."""
+        self.adopted, self.written_in, self.gone = set(), {}, set()
+        """Bodies that some primary began with, or that were confirmed; segments by body; what a
+        promotion lost at some time."""
         self.removals = self.refusals = self.left = self.promotions = self.losses = (
             self.told_lost
         ) = 0
@@ -572,7 +573,7 @@ class World:
             if self.segment_of[lsn] >= told.told_first or self.segment_of[lsn] in told.pins
         }
         if name == self.promoted and epoch > self.promoted_in:
-            loss.accept(self, name, there, needed)
+            loss.accept(self, name, there, needed, told.told_first)
         missing = [
             lsn
             for lsn, body in self.confirmed
@@ -808,16 +809,11 @@ class World:
 
     def nothing_vanished(self):
         """What a primary had synced on its disk, and nobody adopted, is set aside there. What was
-        adopted may have left the log since. After a promotion with a loss nothing is asked: of
-        segments whose numbers the log has left nobody tells any more whose they are."""
-        if self.promotions:
-            return
+        adopted may have left the log since; what a promotion lost was adopted by nobody."""
         oldest = max((o.log.leaving.first for o in self.processes.values() if o.log), default=1)
         for name in self.names:
-            files = self.disks[name].names
             aside = aside_names(self.disks[name], FOLDER)
-            kept = [files[one] for one in [*self._segments(self.disks[name]).values(), *aside]]
-            data = b"".join(bytes(one.cache) for one in kept)
+            data = self.kept_bytes(name)
             missing = [
                 body
                 for body in self.synced[name]
@@ -827,6 +823,12 @@ class World:
             self.set_aside += len(aside)
             if missing and len(aside) < ASIDE_MAX:
                 self.fault(f"H7: {name} had synced {sorted(missing)[:3]}, which it lacks now")
+
+    def kept_bytes(self, name, suffix=""):
+        """Of all segments that a machine has, also of those that were set aside."""
+        names = self.disks[name].names
+        kept = [one for one in names if one[:1].isdigit() and one.endswith(suffix)]
+        return b"".join(bytes(names[one].cache) for one in sorted(kept))
 
     def _segments(self, disk):
         """Names of segments by number, of the log and of what has left it; the name in the log
