@@ -32,6 +32,8 @@ class SimDisk:
         self._numbers = iter(range(1, 1 << 30))
         self._fds: dict[int, Inode] = {}
         self._next_fd = 3
+        self._holders: set[int] = set()
+        """Descriptors that hold the lock of their file."""
         self._changes: list[Callable[[dict[str, Inode]], None]] = []
         self.names: dict[str, Inode] = {}
         self.safe_names: dict[str, Inode] = {}
@@ -47,6 +49,7 @@ class SimDisk:
     def fail(self, *, is_power: bool) -> None:
         """The process is gone, and with it its open files; with the power also the cache."""
         self._fds.clear()
+        self._holders.clear()
         self.is_dead = True
         if is_power:
             self._lose_power()
@@ -120,8 +123,9 @@ class SimDisk:
 
     def close(self, fd: int) -> None:
         inode = self._fds.pop(fd, None)
-        if inode is not None:
+        if inode is not None and fd in self._holders:
             inode.is_locked = False
+        self._holders.discard(fd)
 
     def rename(self, source: Path, target: Path) -> None:
         self._call("rename")
@@ -152,6 +156,8 @@ class SimDisk:
     def lock(self, fd: int) -> bool:
         inode = self._fds[fd]
         was_free, inode.is_locked = not inode.is_locked, True
+        if was_free:
+            self._holders.add(fd)
         return was_free
 
     def size(self, fd: int) -> int:

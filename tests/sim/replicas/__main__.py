@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 import time
+from collections import Counter
 
 from tests.sim.replicas.world import World
 
@@ -21,6 +22,7 @@ def main():
     parser.add_argument("--full", action="store_true", help=told)
     given = parser.parse_args()
     begun, seed, changes, confirmed, bad = time.monotonic(), given.seed, 0, 0, 0
+    happened = Counter()
     used_s = -time.process_time()
     while (spent := time.monotonic() - begun) < given.minutes * 60:
         far = int(seed % 3 == 0) if given.far is None else given.far
@@ -29,6 +31,7 @@ def main():
             bad += 1
             told = f"seed {seed}, {len(world.names)} copies, {world.promotions} promotions"
             print(f"{told}: {fault}", flush=True)
+        happened += world.happened
         changes, confirmed, seed = (
             changes + world.role_changes,
             confirmed + len(world.confirmed),
@@ -41,6 +44,8 @@ def main():
         f"of one core), "
         f"{confirmed} confirmed records, {bad} violations"
     )
+    if happened:
+        print(", ".join(f"{count} {what}" for what, count in sorted(happened.items())))
     return int(bool(bad))
 
 

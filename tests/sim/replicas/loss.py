@@ -120,12 +120,12 @@ def accept(world, name, there, needed, first):
 
 
 def _remember(world, lost):
-    """What is in this log no more, its machines set aside when they come back (H7). What is on a
-    disk no more had left the log there, while it was led by that branch."""
+    """What is in this log no more, its machines set aside when they come back (H7). What had left
+    the log there, while that branch was led, goes by the limits of the history."""
     world.adopted -= lost
     world.gone |= lost
     for name in world.names:
-        data = world.kept_bytes(name)
+        data = world.kept_bytes(name, (".log", ".pinned", ".aside"))
         there = {body for body in lost if body in data}
         world.synced[name] = (world.synced[name] - lost) | there
 

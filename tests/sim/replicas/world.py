@@ -14,6 +14,7 @@ import msgspec
 
 from hms.boot.clock import EvenClock
 from hms.errors.catalogue import (
+    ArbiterDamaged,
     ArbiterUnavailable,
     ReplicaChangeRefused,
     ReplicaUnknown,
@@ -33,7 +34,7 @@ from hms.server.replicas.follower import Follower
 from hms.server.replicas.frames import Bye
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
-from hms.server.replicas.log_copy import ASIDE_MAX, FILES_FOLDER, NO_LIMITS, LogCopy, aside_names
+from hms.server.replicas.log_copy import ASIDE_MAX, FILES_FOLDER, NO_LIMITS, aside_names
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import Lead, promises_needed
 from hms.store.journal.confirmed_place import NOTHING, Place, place_in
@@ -49,10 +50,11 @@ from hms.store.journal.format import (
     record_bytes,
     unpack_segment_header,
 )
+from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file
 from tests.sim.disk import Crash, SimDisk
-from tests.sim.replicas import hostile, loss
+from tests.sim.replicas import hostile, loss, mishaps
 from tests.sim.replicas.leaving import Leaving, StaysWhole, limits_of
 from tests.sim.replicas.lines import Line, Net, Socket
 from tests.sim.replicas.loss import Reader
@@ -271,6 +273,8 @@ class Process:
     def __init__(self, world, name):
         self.world, self.name = world, name
         disk = world.disks[name]
+        if world.is_full:
+            DirectoryLock(disk, FOLDER)  # until the process ends
         self.arbiter = MemoryArbiter(world.engine, name)
         state = state_of(disk, FOLDER, name, LOG, world.make_id)
         self.start = state.starts + 1
@@ -460,7 +464,7 @@ class World:
             (0.002, self._back_up),
             (0.0005, self.restore),
             (0.0005, self._lose_disk),
-            (0.002, self._damage),
+            (0.002, partial(mishaps.flip, self)),
         )
         if far and seed % 2:
             self._acts += ((0.003, self._change_mode),)
@@ -477,6 +481,11 @@ class World:
                 (0.002, self._set_clock),
                 (0.002, self._remove),
                 (0.006, self._add),
+                (0.002, partial(mishaps.zero, self)),
+                (0.002, partial(mishaps.boot_twice, self)),
+                (0.0005, partial(mishaps.lose_arbiter, self)),
+                (0.01, partial(mishaps.restore_arbiter, self)),
+                (0.001, partial(mishaps.flap, self)),
             )
 
     def _begin_all(self, seed, *, is_full):
@@ -488,6 +497,10 @@ class World:
         self.promoted, self.promoted_in, self.may_fall = "", 0, set()
         """Who is to lead after an operator's loss, behind which epoch; copies that still say what
         they had before."""
+        self.happened = Counter()
+        self.kept_value = self.wrong_value = None
+        """What the arbiter had before it lost its data, and what it has since."""
+        self.flapping = frozenset(), 0.0
         self.held, self.doomed = {}, ""
         """Machines that are off, until when; who alone is left of a group."""
         self.adopted, self.written_in, self.gone = set(), {}, set()
@@ -535,6 +548,8 @@ class World:
     def granted(self, name, start, epoch):
         """H1: an epoch has one start of one replica; H10: epochs rise."""
         self.role_changes += 1
+        if self.kept_value is not None:
+            self.fault(f"ARBITER: {name} leads in epoch {epoch}, of an arbiter without data")
         if epoch in self.terms or epoch <= max(self.terms, default=0):
             self.fault(f"H1: epoch {epoch} was granted to {self.terms.get(epoch)} and to {name}")
         self.terms[epoch] = name, start
@@ -706,9 +721,14 @@ class World:
             self.last_place = newest
 
     def configuration(self):
-        if self._decoded[0] is not self.engine.value:
-            self._decoded = self.engine.value, decode_configuration(self.engine.value, "sim")
+        value = self.engine.value if self.kept_value is None else self.kept_value
+        if self._decoded[0] is not value:
+            self._decoded = value, decode_configuration(value, "sim")
         return self._decoded[1]
+
+    def promises_needed_now(self):
+        """T."""
+        return promises_needed(self.configuration())
 
     def check_durable(self, which="H5"):
         """What was confirmed last is safe at enough members of what the arbiter has."""
@@ -853,6 +873,7 @@ class World:
         self.net.carry()
         if not self.is_healing:
             self.happen()
+        mishaps.flaps(self)
         if self.doomed:
             self._promote(self.doomed)
             if self.promoted or self._led():
@@ -863,6 +884,9 @@ class World:
             for _ in range(self.rng.randint(1, 3)):
                 self.turn(name)
         self.look_at_readable()
+        if self.is_full:
+            mishaps.check_arbiter(self)
+            mishaps.look_at_applied(self)
         self.check_durable()
         self.check_promises()
         self.check_members()
@@ -873,24 +897,36 @@ class World:
             if name not in self.processes:
                 if not self._is_off(name) and (self.is_healing or self.rng.random() < 0.05):
                     self.disks[name].start()
-                    self.processes[name] = Process(self, name)
+                    self.processes[name] = self.begins(name)
                 return
             self.processes[name].step()
         except Crash as crash:
             self.kill(name, is_power=crash.is_power)
         except ArbiterUnavailable:
             pass
-        except (ReplicaWentBack, ReplicaUnknown):
+        except (ReplicaWentBack, ReplicaUnknown) as fault:
             self.kill(name, is_power=False)
-            self.replace_disk(name)
+            if self.kept_value is None:
+                self.replace_disk(name)
+            self._reports(fault)
         except StoreCorrupt as fault:
             self.fault(f"damage at {name}: {fault}")
             self.kill(name, is_power=False)
-        except HmsError:
+        except HmsError as fault:
             self.kill(name, is_power=False)
+            self._reports(fault)
         except OSError:  # what a process cannot write ends it
             self.refusals += 1
             self.kill(name, is_power=False)
+
+    def _reports(self, fault):
+        if self.kept_value is not None:
+            is_it = isinstance(fault, ReplicaUnknown | ArbiterDamaged)
+            self.happened["lost arbiter reported"] += is_it
+
+    def begins(self, name):
+        """A process of this copy."""
+        return Process(self, name)
 
     def _is_off(self, name):
         """Also one that an operator keeps stopped until the promoted one leads."""
@@ -938,6 +974,7 @@ class World:
 
     def _stall(self, name):
         """What one says to another does not arrive, and the other way it does."""
+        self.happened["one-way cuts"] += 1
         self.net.stalled.add((name, self.rng.choice(self.names)))
 
     def _fill_up(self, name):
@@ -959,12 +996,8 @@ class World:
 
     def _promote(self, name):
         """The command looks, no process that may be killed."""
-        disk = self.disks[name]
-        if disk.is_dead:
-            return
-        disk.before = lambda _call, _inode: None
-        loss.promote(self, name)
-        disk.before = self._before
+        if not self.disks[name].is_dead and self.kept_value is None:
+            mishaps.quietly(self, name, lambda _disk: loss.promote(self, name))
 
     def _leave_behind(self, name):
         """A machine is off for long; what the others let go meanwhile it has in its log."""
@@ -1107,43 +1140,11 @@ class World:
         state = self._state(name)
         return state is not None and state.copy_id == copy_id
 
-    def _damage(self, name):
-        """A bit flips in the last record of a copy that follows; its process began anew."""
-        now, state = self.configuration(), self._state(name)
-        process = self.processes.get(name)
-        is_led = process is not None and process.primary is not None
-        if is_led or promises_needed(now) < 2 or state is None or not self.is_spare(name):
-            return
-        if (name, state.copy_id) in self.lost or not any(
-            one.copy_id == state.copy_id for one in now.members
-        ):
-            return
-        self.kill(name, is_power=False)
-        disk = self.disks[name]
-        disk.start()
-        disk.before = lambda _call, _inode: None  # the test looks, no process that may be killed
-        copy = LogCopy(disk, FOLDER)
-        (_, number, end), is_clean = copy.tail()
-        copy.close()
-        disk.before = self._before
-        if not is_clean or end == SEGMENT_HEADER_BYTES:
-            return
-        file = segment_file(FOLDER, number).name
-        inode, at = disk.names[file], end - 8
-        if inode.cache != inode.safe[: len(inode.cache)] or inode.cache[at] in (0, 2):
-            return
-        self.damaged[name] = state.copy_id, file, at, inode.cache[at]
-        self.lost[name, state.copy_id] = state.promised
-        inode.cache[at] ^= 2
-        inode.safe[at] ^= 2
-        self.damages += 1
-        self.synced[name].clear()  # what nobody adopted may be what was hit
-
     def check_damage(self):
         """What was damaged is as it was again: a primary has written it anew, or let it go."""
-        for name, (copy_id, file, at, byte) in list(self.damaged.items()):
+        for name, (copy_id, file, at, harmed) in list(self.damaged.items()):
             data = self.disks[name].safe(file)
-            if not data or data[at : at + 1] != bytes((byte ^ 2,)):
+            if not data or data[at : at + len(harmed)] != harmed:
                 del self.damaged[name]
                 self.lost.pop((name, copy_id), None)
 
@@ -1206,6 +1207,7 @@ class World:
         self.is_healing = True
         self.net.heal()
         self.net.stalled.clear()
+        mishaps.restore_arbiter(self)
         self.held.clear()
         self.doomed = ""
         self._free("")
