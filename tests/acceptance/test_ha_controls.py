@@ -1,15 +1,19 @@
 """Controls of the fault suite: real processes with a mistake in them lose what they had confirmed,
-and the books show it (HA.md §12). The same faults lose nothing where the mistake is not.
+or double it, and the books show it (HA.md §12). The same faults do neither without the mistake.
 """
 
+import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cut_wire import cut_wire
 from faults_rig import NAMES, group_in
 
+from hms.testing import node
 from tests.acceptance.ha_rig import WAIT_S, connect
+from tests.support.books import Books
 from tests.support.etcd import Etcd
 from tests.support.project import ROOT
 from tests.support.waiting import wait_until
@@ -17,6 +21,7 @@ from tests.support.waiting import wait_until
 SENT = 20
 LEASE_S = 3
 WRONG = Path(__file__).with_name("wrong_replica.py")
+WRONG_CLIENT = Path(__file__).with_name("wrong_client.py")
 BODIES = [b"%d" % number for number in range(SENT)]
 BLOCKED = "nothing is confirmed"
 PROMISES = "waits for the promises of 2 copies"
@@ -106,3 +111,79 @@ def test_a_copy_that_was_away_loses_what_it_lacks_where_it_leads_without_promise
             group.nodes[name].boot()
 
         assert lost(group, [b"everywhere", *BODIES]) == (set(BODIES) if mistake else set())
+
+
+@contextmanager
+def sender(mistake, *addresses):
+    """A client of its own; killed at the end of the block."""
+    command = ["env", f"PYTHONPATH={ROOT}", sys.executable, str(WRONG_CLIENT), mistake, str(SENT)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, *addresses], **pipes) as client:
+        try:
+            yield client
+        finally:
+            client.kill()
+
+
+def until(client, said):
+    """Read what it says until then."""
+    for line in client.stdout:
+        if line.strip() == said:
+            return
+    raise AssertionError(f"the client ended before it said {said}")
+
+
+def waiting(one):
+    """How many messages wait there."""
+    with connect(one) as connection:
+        return connection.administer("queue.show", {"name": "orders"})["waiting"]
+
+
+def take_all(one, books):
+    """Receive and acknowledge all that waits there; its bodies."""
+    found = set()
+    with connect(one) as connection:
+        consumer = connection.session().consumer("orders")
+        while (message := consumer.receive(0)) is not None:
+            body = message.body.decode()
+            books.received(body, message.redelivered, message.delivery_count)
+            books.acknowledged([body])
+            found.add(body)
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mistake", ["send_repeated_at_a_stranger", "none"], ids=["wrong", "right"])
+def test_what_a_client_repeats_at_another_log_is_doubled_and_the_books_show_it(mistake):
+    """The first node stores what it gets and is killed before a confirmation arrives; the client
+    reaches one of another log, and then the first node again."""
+    config, books = {"hms": {"queue": {"orders": {}}}}, Books()
+    books.invoke(["first", *map(str, range(SENT))])
+    with (
+        node(config=config) as first,
+        node(config=config) as other,
+        cut_wire(first.address) as wire,
+        sender(mistake, wire.address, other.address) as client,
+    ):
+        until(client, "ready")
+        books.ok(["first"])
+        wire.lose("down")
+        client.stdin.write("\n")
+        client.stdin.flush()
+        wait_until(lambda: waiting(first) > 1, WAIT_S)  # what fits in its window
+        first.kill()
+        wire.cut_client()
+        until(client, "reconnected")
+        wire.pass_on()
+        first.boot()
+        outcomes = [line.split() for line in client.stdout if line[:2] in ("ok", "do")]
+        assert client.wait(WAIT_S) == 0
+        books.ok([body for word, body in outcomes if word == "ok"])
+        stored = take_all(first, books) - {"first"}
+        take_all(other, books)
+
+    verdict = books.verdict()
+    assert len(outcomes) == SENT
+    assert (verdict.lost, verdict.unexpected) == ([], [])
+    assert len(stored) > 0
+    assert set(verdict.duplicated) == (set() if mistake == "none" else stored)
