@@ -1,7 +1,6 @@
 """Two copies of a log on two machines, and an arbiter: nothing confirmed is lost with one of them.
 
-Two processes with folders of their own, and a real arbiter. HMS_HA=full: 100 kills with each kind;
-HMS_AWAY_S=600: the arbiter is away for ten minutes.
+Two processes with folders of their own, and a real arbiter. HMS_HA=full: 100 kills with each kind.
 """
 
 import json
@@ -11,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import tomllib
 from contextlib import contextmanager
 from itertools import count
@@ -48,7 +46,6 @@ KILLS = int(os.environ.get("HMS_KILLS", "100")) if IS_FULL else 1
 full = pytest.mark.skipif(not IS_FULL, reason="HMS_HA=full: it takes 15 s and more")
 LEASE_S = 3 if IS_FULL else 9
 """Only with HMS_HA=full is its end waited for."""
-AWAY_S = float(os.environ.get("HMS_AWAY_S", 3 * LEASE_S))
 SMALL = {
     "segment_bytes": "4 MiB",
     "max_message_bytes": "1 MiB",
@@ -397,54 +394,6 @@ def fault_of(act):
 def log_bytes(one):
     """What its segments hold."""
     return b"".join(file.read_bytes() for file in sorted(Path(one.store).glob("*.log")))
-
-
-@full
-@pytest.mark.timeout(120 + AWAY_S)
-@pytest.mark.parametrize("kind", ["etcd", "postgresql"])
-def test_an_arbiter_that_is_away_stops_take_overs_and_no_traffic(tmp_path, kind, record_property):
-    """Nothing is noticed as long as both copies are there; with the arbiter the take-over comes
-    back (42)."""
-    with of_its_own(tmp_path, kind) as server:
-        arbiter = {"kind": kind, "endpoints": [server.url], "lease_s": LEASE_S}
-        with machines(tmp_path, arbiter, "a", "b") as (a, b):
-            a.boot()
-            b.boot()
-            wait_for_both(a)
-            server.stop()
-            sender = Sender((a, b))
-            until = time.monotonic() + AWAY_S
-            while time.monotonic() < until:
-                sender.wait_for(20)
-                threading.Event().wait(0.1)
-            assert said_by(a)["epoch"] == 1
-            a.kill()
-            with pytest.raises(hms.HmsError):
-                hms.connect(b.address, connect_timeout_s=2 * LEASE_S)
-            server.start()
-            sender.wait_for(5)
-            sender.end()
-            figures = {"arbiter": kind, "away_s": AWAY_S, "confirmed": len(sender.confirmed)}
-            record_property("figures", figures)
-
-            assert said_by(b)["epoch"] == 2
-            assert bodies(b) == sender.confirmed
-
-
-@contextmanager
-def of_its_own(folder, kind):
-    """An arbiter's server that a test stops."""
-    if kind == "postgresql":
-        with postgres_server() as server:
-            yield server
-        return
-    (folder / "etcd").mkdir()
-    server = Etcd(folder / "etcd")
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 @full
