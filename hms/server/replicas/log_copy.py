@@ -304,9 +304,10 @@ class LogCopy:
     def _write(self, said: Write, data: Data) -> None:
         if said.offset < SEGMENT_HEADER_BYTES:
             raise ReplicaFrameBad(detail=f"it writes over the header of segment {said.number}")
-        fd, end = self._fd(said.number), self._tails.get(said.number, 0)
+        end = self._tails.get(said.number, 0)
         if said.offset < end:
-            there = self._disk.pread(fd, min(len(data), end - said.offset), said.offset)
+            size = min(len(data), end - said.offset)
+            there = self._disk.pread(self._fd(said.number), size, said.offset)
             if there != data[: len(there)]:
                 pairs = zip(there, data, strict=False)
                 differs = next(n for n, (ours, theirs) in enumerate(pairs) if ours != theirs)
@@ -314,7 +315,8 @@ class LogCopy:
                 self._zero(said.number, self._record_at(said.number, said.offset + differs))
         if self._unsynced and said.number not in self._unsynced:
             self.sync()  # so that only one of them may be torn
-        write_all(self._disk, fd, [data], said.offset)
+        # not before: a sync lets go of segments, of this one too where it is an older one
+        write_all(self._disk, self._fd(said.number), [data], said.offset)
         unsynced = self._unsynced.get(said.number, 0) + len(data)
         self._unsynced[said.number] = unsynced
         if unsynced >= UNSYNCED_MAX:

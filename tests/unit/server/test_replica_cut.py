@@ -214,3 +214,20 @@ def test_a_copy_that_loses_nothing_by_a_cut_keeps_what_was_confirmed(tmp_path):
     assert not copy.ends_there(Cut(1, end))
     assert not copy.ends_there(Cut(2, SEGMENT_HEADER_BYTES))
     copy.close()
+
+
+def test_a_copy_that_joins_again_writes_an_older_segment_while_a_newer_one_is_not_synced(tmp_path):
+    """The sync before that lets go of all segments but two, the one to be written among them: the
+    machine ended with a bad file descriptor, or wrote to a file that had its number by then."""
+    copy, data = LogCopy(REAL_DISK, tmp_path), b"as it came"
+    for number in (1, 2, 3):
+        header = pack_segment_header(Author(1, 1), number, number, 1)
+        copy.take(Segment(0, number, SEGMENT_BYTES, ".log"), header)
+
+    for number in (2, 3, 1):
+        copy.take(Write(0, number, SEGMENT_HEADER_BYTES, crc32(data)), data)
+    copy.sync()
+    copy.close()
+
+    for file in all_files(REAL_DISK, tmp_path).values():
+        assert file.read_bytes()[SEGMENT_HEADER_BYTES:].rstrip(b"\0") == data
