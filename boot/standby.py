@@ -25,8 +25,8 @@ from hms.boot.node_time import NodeTime
 from hms.boot.ready import tell_standby
 from hms.boot.recovering import Applied
 from hms.boot.roles import forget_role, tell_role
-from hms.boot.stores import open_store
-from hms.errors.catalogue import StoreLocked
+from hms.boot.stores import is_passing, open_store
+from hms.errors.catalogue import DatabaseUnavailable, StoreLocked
 from hms.errors.tree import HmsError
 from hms.server.replicas.orders import Ordered
 from hms.store.interface import Store
@@ -129,6 +129,11 @@ def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool)
                 if not waits:
                     raise
                 told.waits_for(f"process {held.fields['pid']}")
+                told.pause()
+            except DatabaseUnavailable as fault:
+                if not (told.has_waited and is_passing(fault)):
+                    raise
+                told.waits_for(f"a database that does not answer: {fault.__cause__}")
                 told.pause()
     finally:
         told.forget()

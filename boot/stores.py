@@ -11,13 +11,14 @@ from hms.boot.secrets_of import password_of
 from hms.engine.settings import EngineSettings
 from hms.errors.catalogue import DatabaseUnavailable
 from hms.store.database import DatabaseSettings, open_database
+from hms.store.database.backend import Unreachable
 from hms.store.interface import Store
 from hms.store.journal import Journal
 from hms.store.journal.confirmed_place import forget_place
 from hms.store.journal.disk import REAL_DISK
 from hms.store.shared import SHARED_DISK
 
-__all__ = ["open_store", "table_prefix", "tables_of"]
+__all__ = ["is_passing", "open_store", "table_prefix", "tables_of"]
 
 PREFIX_MAX = 31
 
@@ -46,6 +47,11 @@ def open_store(
         settings=_settings(node, heard),
         password=_password(config.path.parent, node),
     )
+
+
+def is_passing(fault: DatabaseUnavailable) -> bool:
+    """Whether the database may answer later, as while it is booted; else an operator is needed."""
+    return isinstance(fault.__cause__, Unreachable)
 
 
 def tables_of(config: Config, node: Node) -> tuple[str, str | None]:
