@@ -5,10 +5,12 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from hms.boot.check import Found, Report
 from hms.boot.kinds_cluster import is_loopback
+from hms.boot.sections.replica_sections import places
 
 __all__ = ["check_arbiter"]
 
 _SECURE = ("require", "verify-ca", "verify-full")
+_WRITES = ("read-write", "primary")
 _UNUSED_OF_POSTGRESQL = {
     key: f"is etcd's; of PostgreSQL {word}= in endpoints"
     for key, word in (
@@ -34,7 +36,8 @@ def check_arbiter(arbiter: Found, report: Report) -> None:
         if fault:
             report.add(path, f"{arbiter.title} endpoints: {fault}")
     if kind == "postgresql" and len(endpoints) > 1:
-        report.add(path, f"{arbiter.title} endpoints: of PostgreSQL there is one")
+        text = "of PostgreSQL there is one: name its standby in it, HOST:PORT,HOST:PORT"
+        report.add(path, f"{arbiter.title} endpoints: {text}")
     unused = _UNUSED_OF_POSTGRESQL if kind == "postgresql" else _unused_of_etcd(endpoints)
     for key, fault in unused.items():
         if arbiter.values[key] is not None and arbiter.is_good(key):
@@ -58,10 +61,22 @@ def _endpoint_fault(endpoint: str, kind: str) -> str:
         return f"{endpoint!r} has a path: it ends with the port, such as https://etcd1:2379"
     if "service" in parse_qs(parts.query):
         return f"{endpoint!r} has a service: name the host"
+    return _way_fault(endpoint, parts)
+
+
+def _way_fault(endpoint: str, parts: SplitResult) -> str:
+    if len(places(parts)) > 1 and not _asks_the_primary(parts):
+        add = f"target_session_attrs={_WRITES[0]}"
+        return f"{endpoint!r} names several hosts: add {add}, else a standby may be asked"
     if not _is_safe(parts):
-        instead = "add ?sslmode=verify-full" if kind == "postgresql" else "use https://"
+        instead = "use https://" if parts.scheme != "postgresql" else "add ?sslmode=verify-full"
         return f"{endpoint!r} is beyond loopback and not encrypted: {instead}"
     return ""
+
+
+def _asks_the_primary(parts: SplitResult) -> bool:
+    said = parse_qs(parts.query).get("target_session_attrs", [])
+    return bool(said) and said[-1] in _WRITES
 
 
 def _is_safe(parts: SplitResult) -> bool:
@@ -76,7 +91,8 @@ def _is_safe(parts: SplitResult) -> bool:
 def _hosts(parts: SplitResult) -> Iterator[str]:
     """As libpq reads them: of the address, and of its query."""
     asked = parse_qs(parts.query)
-    for text in (parts.hostname or "", *asked.get("host", []), *asked.get("hostaddr", [])):
+    named = [one.hostname or "" for one in places(parts)]
+    for text in (*named, *asked.get("host", []), *asked.get("hostaddr", [])):
         yield from filter(None, text.split(","))
 
 

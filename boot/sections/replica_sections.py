@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Meta, field
 
@@ -10,7 +10,7 @@ from hms.boot import database_kinds, kinds, kinds_cluster
 from hms.boot.kinds import Refused, shown
 from hms.boot.sections.section import ABSENT, Entry, Named, Section, key, reads
 
-__all__ = ["ARBITER", "REPLICA", "Arbiter", "Replica"]
+__all__ = ["ARBITER", "REPLICA", "Arbiter", "Replica", "places"]
 
 
 def _endpoints(value: Any) -> tuple[str, ...]:
@@ -23,12 +23,19 @@ def _endpoints(value: Any) -> tuple[str, ...]:
             raise Refused(f"{shown(one)} is no http://, https:// or postgresql:// address")
         try:
             parts = urlsplit(one)
-            _ = parts.port
+            _ = [place.port for place in places(parts)]
         except ValueError as fault:
             raise Refused(f"is no address: {fault}") from fault
         if parts.password is not None or "password=" in parts.query:
             raise Refused("a password does not stand in hms.conf: name it in password")
     return tuple(value)
+
+
+def places(endpoint: SplitResult) -> list[SplitResult]:
+    """Where an endpoint is: of PostgreSQL libpq takes several, HOST:PORT,HOST:PORT."""
+    if endpoint.scheme != "postgresql":
+        return [endpoint]
+    return [urlsplit(f"//{one}") for one in endpoint.netloc.rpartition("@")[2].split(",")]
 
 
 def _address(value: Any) -> str:
@@ -64,7 +71,8 @@ class Arbiter(Entry, frozen=True, kw_only=True):
     kind: Annotated[Literal["etcd", "postgresql"], key(example="etcd")]
     """etcd 3.4 or later (extra etcd), or PostgreSQL (extra sql)."""
     endpoints: Annotated[Endpoints, key(example=["https://etcd1:2379", "https://etcd2:2379"])]
-    """Where it is; of PostgreSQL one, "postgresql://USER@HOST/NAME"."""
+    """Where it is; of PostgreSQL one, "postgresql://USER@HOST/NAME", where HOST may be
+    HOST:PORT,HOST:PORT with ?target_session_attrs=read-write for a server and its standby."""
     prefix: Name = "hms"
     """What its keys in etcd begin with."""
     ca_file: Annotated[Path | None, key(otherwise="none", example="keys/etcd-ca.pem")] = None

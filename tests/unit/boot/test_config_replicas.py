@@ -24,6 +24,7 @@ address = "tcp://127.0.0.1:7711"
 {b}
 """
 FIRST = "tcp://127.0.0.1:7700"
+WRITES = "target_session_attrs=read-write"
 KEY = 'public_key = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"'
 ABSENT = {"node": "", "group": "", "arbiter": "", "a": "", "b": ""}
 
@@ -193,7 +194,11 @@ def test_what_does_not_fit_together_is_refused(tmp_path, old, new, told):
         ("u@10.0.0.1/x?sslmode=require&sslmode=disable", "not encrypted"),
         ("/x?host=10.0.0.1", "not encrypted"),
         ("u@127.0.0.1/x?hostaddr=10.0.0.1", "not encrypted"),
-        ("u@127.0.0.1,10.0.0.1/x", "not encrypted"),
+        (f"u@127.0.0.1,10.0.0.1/x?{WRITES}", "not encrypted"),
+        (f"u@127.0.0.1:5432,10.0.0.1:5432/x?{WRITES}", "not encrypted"),
+        (f"u@[::1]:5432,[fd00::1]:5432/x?{WRITES}", "not encrypted"),
+        ("u@127.0.0.1,localhost/x", f"several hosts: add {WRITES}"),
+        ("u@127.0.0.1:5432,localhost:x/x", "is no address"),
         ("u@127.0.0.1/x?service=far", "service: name the host"),
         ('u@127.0.0.1/x"]\nca_file = "c.pem"\n#', "ca_file: is etcd's; of PostgreSQL sslrootcert"),
     ],
@@ -213,7 +218,10 @@ def test_a_postgresql_beyond_the_machine_is_encrypted_however_it_is_written(
         "u@10.0.0.1/x?sslmode=verify-full",
         "/x?host=/var/run/postgresql",
         "u@localhost/x",
-        "u@h1,h2/x?sslmode=verify-ca&target_session_attrs=read-write",
+        f"u@127.0.0.1:5432,127.0.0.1:5433/x?{WRITES}",
+        f"u@[::1]:5432,localhost/x?{WRITES}",
+        f"u@h1:1,h2:2/x?sslmode=verify-full&{WRITES}",
+        f"u@h1,h2/x?sslmode=verify-ca&{WRITES}",
     ],
 )
 def test_a_postgresql_that_is_reached_safely_is_an_arbiter(tmp_path, address):
