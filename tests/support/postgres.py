@@ -64,16 +64,28 @@ def _empty():
 class Server:
     """One server, started and stopped as often as a test likes."""
 
-    def __init__(self, folder, settings=None):
+    def __init__(self, folder, settings=None, follows=None, port=0):
+        """follows: it is the standby of that server, and begins as its copy."""
         self.folder = folder
         self._settings = SETTINGS | (settings or {})
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"postgresql://hms@127.0.0.1:{self.port}/postgres"
         self._process = None
         self._programs = _programs()
         self._prefixes = 0
         self._as = _owned(folder)
-        copied(_empty(), folder / "data")
+        if follows is None:
+            copied(_empty(), folder / "data")
+        else:
+            self._copy(follows)
+
+    def _copy(self, primary):
+        command = [str(self._programs / "pg_basebackup"), "-D", str(self.folder / "data"), "-R"]
+        command += ["-c", "fast", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "hms"]
+        limit_s = START_TIMEOUT_S
+        subprocess.run(
+            command, check=True, capture_output=True, cwd=self.folder, timeout=limit_s, **self._as
+        )
 
     def new_prefix(self):
         """A prefix that no other test of this server uses."""
@@ -112,6 +124,62 @@ class Server:
         with psycopg.connect(self.url, autocommit=True) as session:
             cursor = session.execute(query, arguments)
             return cursor.fetchall() if cursor.description else []
+
+
+SYNCHRONOUS = {"synchronous_standby_names": "*"}
+
+
+class ReplicatedServer:
+    """A server and its standby, which has all that was committed; one address names both. Gone with
+    close()."""
+
+    def __init__(self):
+        self._folders, self._servers = [], []
+        try:
+            self._add()
+            self._add(self._servers[0])
+        except BaseException:
+            self.close()
+            raise
+
+    def _add(self, follows=None, port=0):
+        folder = Path(tempfile.mkdtemp(prefix="hms-postgres-"))
+        self._folders.append(folder)
+        made = Server(folder, SYNCHRONOUS, follows, port)
+        self._servers.append(made)
+        made.start()
+
+    @property
+    def primary(self):
+        """The one that is written to."""
+        return self._servers[0]
+
+    @property
+    def ports(self):
+        """Of both, which they keep."""
+        return [one.port for one in self._servers]
+
+    def stop(self, how=signal.SIGINT):
+        """The primary, as Server.stop()."""
+        self.primary.stop(how)
+
+    def start(self):
+        """The primary, in its place."""
+        self.primary.start()
+
+    def promote(self):
+        """The primary is lost, and its standby is written to. What was lost comes back as a standby
+        of it, without which nothing is committed."""
+        lost = self._servers.pop(0)
+        self.primary.ask("SELECT pg_promote()")
+        self._add(self.primary, lost.port)
+
+    def close(self):
+        """End both."""
+        for one in self._servers:
+            one.stop(signal.SIGQUIT)
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
