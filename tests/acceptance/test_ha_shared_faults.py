@@ -106,8 +106,9 @@ class Place:
         return next(one for one in self.nodes if one.is_running and is_active(one))
 
     def taken_over(self, before, *nodes):
-        """Until the store has been taken by one of these."""
-        assert generation(*nodes) == before + 1
+        """Until the store has been taken by one of these; where both try at one instant, one may
+        take it from the other before that one has locked it, and that one goes on waiting."""
+        assert generation(*nodes) > before
 
     def kill(self):
         """Both standbys see at once that the store is free."""
@@ -165,5 +166,5 @@ def test_whoever_loses_a_shared_directory_confirms_nothing_and_one_standby_has_i
                     figures["faults"] = number + 1
                 load.await_flow(20)
                 figures |= load.finish() | {"take-overs": generation(*place.nodes) - 1}
-            assert figures["take-overs"] == figures["faults"]
+            assert figures["take-overs"] >= figures["faults"]
             place.has_nothing_late()
