@@ -3,6 +3,7 @@
 import shutil
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,14 @@ SOURCE = Path(__file__).with_name("set_clock.c")
 
 
 class WallClock:
-    """The node's; set() moves it by seconds from the machine's."""
+    """The node's; set() moves it by seconds from the machine's. drift: by so much of the time from
+    now on it goes ahead, and the node's other clock, too."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, drift=0.0):
         library, self._file = folder / "set_clock.so", folder / "offset"
-        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE)]
+        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
         subprocess.run(command, check=True, timeout=250)
-        self._file.write_bytes(bytes(8))
+        self._file.write_bytes(struct.pack("<qqq", 0, round(drift * 1e6), time.monotonic_ns()))
         self.prefix = ["env", f"CLOCK_OFFSET_FILE={self._file}", f"LD_PRELOAD={library}"]
 
     def set(self, seconds):

@@ -1,6 +1,7 @@
 """Three copies of a log and an etcd of three members under load, while something fails again and
-again: a machine stands still, machines lose their power, members of etcd are away or stand still,
-clocks are set during a take-over. Lost, doubled, unexpected: 0, and no client is told of an error.
+again: a machine stands still, machines lose their power, members of etcd are away, stand still or
+have another time, clocks that drift are set during a take-over. Lost, doubled, unexpected: 0, and
+no client is told of an error.
 
 HMS_HA=full: 100 pauses, 100 losses of power, 60 faults of etcd, 40 of clocks; HMS_FAULTS=N: N of
 each. HMS_HA_SEED=N has the faults of a run again.
@@ -17,12 +18,14 @@ from test_cluster_power import POWERLESS
 from tests.acceptance.ha_rig import connect
 from tests.acceptance.test_clock_steps import WallClock
 from tests.support.etcd_members import EtcdMembers
+from tests.support.foreign_clock import ForeignClock, is_settable
 
 IS_FULL = os.environ.get("HMS_HA") == "full"
 LEASE_S = 6
 """A busy machine stands still for shorter: then the epoch that a test counts stays as it is."""
 PAUSE_S = 30 if IS_FULL else 8
 SKEW_S = 60
+DRIFT = 0.01
 
 
 class Place:
@@ -49,10 +52,14 @@ class Place:
             self.group.nodes[name].boot()
 
     def etcd_fails(self):
-        """One member, two or all are away or stand still: no outage and no take-over. Where a
-        majority is away and the primary is killed, a take-over comes when etcd is back."""
+        """One member, two or all are away, stand still or have another time: no outage and no
+        take-over. Where a majority is away and the primary is killed, a take-over comes when etcd
+        is back; where only the time is another one, it comes at once."""
         before = self.group.said()
         chosen = self.dice.sample(self.etcd.members, self.dice.randint(1, 3))
+        if is_settable() and self.dice.random() < 1 / 3:
+            self._etcd_times(chosen, before)
+            return
         is_pause, has_kill = self.dice.random() < 0.5, len(chosen) > 1 and self.dice.random() < 0.3
         for one in chosen:
             one.pause() if is_pause else one.stop()
@@ -69,8 +76,19 @@ class Place:
         epochs = self.group.said()["epoch"] - before["epoch"]
         assert epochs > 0 if has_kill else epochs == 0
 
+    def _etcd_times(self, chosen, before):
+        for one in chosen:
+            ForeignClock(one.pid).set(self.dice.randint(-SKEW_S, SKEW_S))
+        has_kill = self.dice.random() < 0.3
+        if has_kill:
+            self.group.nodes[before["replica"]].kill()
+        self._wait(self.dice.uniform(0, 2 * LEASE_S))
+        self.load.await_sends(20)
+        epochs = self.group.said()["epoch"] - before["epoch"]
+        assert epochs > 0 if has_kill else epochs == 0
+
     def set_clocks(self):
-        """Each by up to a minute, also while a copy takes over."""
+        """Each by up to a minute, also while a copy takes over; they drift all the time."""
         for clock in self.clocks.values():
             clock.set(self.dice.randint(-SKEW_S, SKEW_S))
         before = self.group.said()
@@ -117,10 +135,12 @@ def test_whatever_fails_nothing_is_lost_or_doubled_and_no_client_is_told_of_it(
     seed = int(os.environ.get("HMS_HA_SEED", random.randrange(1 << 32)))
     faults, figures = chosen(kinds), {"kinds": ",".join(kinds), "seed": seed}
     record_property("figures", figures)
-    clocks = {}
-    for name in NAMES:
+    dice, clocks, drifts = random.Random(seed), {}, [DRIFT, -DRIFT, 0]
+    if "clocks" not in kinds:
+        drifts = [0, 0, 0]
+    for name, drift in zip(NAMES, dice.sample(drifts, len(drifts)), strict=True):
         (tmp_path / f"clock-{name}").mkdir()
-        clocks[name] = WallClock(tmp_path / f"clock-{name}")
+        clocks[name] = WallClock(tmp_path / f"clock-{name}", drift)
     prefixes = {name: [*clock.prefix, *POWERLESS] for name, clock in clocks.items()}
     etcd = EtcdMembers(tmp_path)
     try:
@@ -128,7 +148,7 @@ def test_whatever_fails_nothing_is_lost_or_doubled_and_no_client_is_told_of_it(
         endpoints = {name: [one.url for one in etcd.members] for name in NAMES}
         with group_in(tmp_path, endpoints, prefixes, lease_s=LEASE_S) as group:
             load = Steady(group.addresses)
-            place = Place(group, etcd, clocks, load, random.Random(seed))
+            place = Place(group, etcd, clocks, load, dice)
             for number, fault in enumerate(faults, 1):
                 load.await_flow(20)
                 fault(place)

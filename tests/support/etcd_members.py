@@ -46,6 +46,10 @@ class Member:
         assert self.is_running, self._log.read_text()
         return READY in self._log.read_bytes()[self._seen :]
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def pause(self):
         os.kill(self._process.pid, signal.SIGSTOP)
 
