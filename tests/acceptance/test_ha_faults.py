@@ -10,6 +10,7 @@ each. HMS_HA_SEED=N has the faults of a run again.
 import os
 import random
 import threading
+import time
 
 import pytest
 from faults_rig import NAMES, Steady, group_in
@@ -78,7 +79,9 @@ class Place:
 
     def _etcd_times(self, chosen, before):
         for one in chosen:
-            ForeignClock(one.pid).set(self.dice.randint(-SKEW_S, SKEW_S))
+            skew_s, before_s = self.dice.randint(-SKEW_S, SKEW_S), int(time.time())
+            ForeignClock(one.pid).set(skew_s)
+            assert before_s <= one.time_s() - skew_s <= time.time()
         has_kill = self.dice.random() < 0.3
         if has_kill:
             self.group.nodes[before["replica"]].kill()

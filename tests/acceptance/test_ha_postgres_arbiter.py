@@ -81,7 +81,7 @@ class Place:
         return self.said()["is_protected"]
 
     def _wait(self, most_s):
-        threading.Event().wait(self._dice.uniform(0, most_s))
+        threading.Event().wait(self._dice.uniform(0, most_s if FAULTS else 1))
 
     def kill(self):
         """The one that leads."""

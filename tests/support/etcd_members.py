@@ -4,6 +4,8 @@ import os
 import shutil
 import signal
 import subprocess
+import urllib.request
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -49,6 +51,11 @@ class Member:
     @property
     def pid(self):
         return self._process.pid
+
+    def time_s(self):
+        """What its clock says, in whole seconds."""
+        with urllib.request.urlopen(f"{self.url}/version", timeout=START_TIMEOUT_S) as said:
+            return parsedate_to_datetime(said.headers["Date"]).timestamp()
 
     def pause(self):
         os.kill(self._process.pid, signal.SIGSTOP)
