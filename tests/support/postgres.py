@@ -126,7 +126,8 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
 
-SYNCHRONOUS = {"synchronous_standby_names": "*"}
+SYNCHRONOUS = {"synchronous_standby_names": "*", "dynamic_shared_memory_type": "mmap"}
+"""One that is lost is never booted again, and would leave what it has in /dev/shm."""
 
 
 class ReplicatedServer:
@@ -171,6 +172,7 @@ class ReplicatedServer:
         """The primary is lost, and its standby is written to. What was lost comes back as a standby
         of it, without which nothing is committed."""
         lost = self._servers.pop(0)
+        shutil.rmtree(lost.folder, ignore_errors=True)
         self.primary.ask("SELECT pg_promote()")
         self._add(self.primary, lost.port)
 
