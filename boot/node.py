@@ -40,6 +40,7 @@ from hms.boot.listening import listening
 from hms.boot.memory import keep_freed_memory
 from hms.boot.memory_limit import memory_limit, resident_bytes
 from hms.boot.monitoring.alert_command import AlertCommand, Change
+from hms.boot.monitoring.alert_topic import AlertTopic
 from hms.boot.monitoring.node_load import NodeLoad
 from hms.boot.monitoring.notify import Notifier
 from hms.boot.monitoring.state_file import StateFile, state_file_of
@@ -224,7 +225,11 @@ class NodeProcess:
             on_ended=self._broker.server_ended,
             secret=self._secret_variables,
         )
-        self._anchors, self._load = self._audit_anchors(), self._node_load()
+        self._anchors, self._load, self._alert_topic = (
+            self._audit_anchors(),
+            self._node_load(),
+            AlertTopic(node.name, self._engine, self._broker.command, compose.clock_ms),
+        )
         self._watch = Watch(
             self._broker,
             self._journal,
@@ -363,7 +368,9 @@ class NodeProcess:
         return {name: text for name, text in os.environ.items() if name not in secret}
 
     def _told(self, *, begins: bool, name: str, destination: str, text: str) -> None:
-        self._alert_command.put(Change(begins, name, destination, text))
+        change = Change(begins, name, destination, text)
+        self._alert_command.put(change)
+        self._alert_topic.put(change)
 
     def _damage(self) -> str:
         """Of a copy of a replicated log."""
@@ -576,6 +583,7 @@ class NodeProcess:
         self._watch.look()
         self._failing_back.look()
         self._alert_command.look()
+        self._alert_topic.look()
         if self._anchors is not None:
             self._anchors.look()
         self._looks += 1

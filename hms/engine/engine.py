@@ -76,6 +76,7 @@ from hms.engine.session.session_objects import Connection, Producer
 from hms.engine.settings import EngineSettings
 from hms.engine.state import AwaitingPageIn, State
 from hms.engine.topic import asking, retention, spreading, subscription_end
+from hms.engine.topic.own_publication import publish_own
 from hms.engine.topic.subscription_begin import (
     ConsumerRequest,
     request_again,
@@ -707,6 +708,13 @@ class Engine:
         queue_send.send(
             state, owner, correlation, producer, first_sequence, count, is_persistent, pack, fx
         )
+
+    def publish_own(
+        self, topic: str, properties: Mapping[str, str | int], text: str, now_ms: int, fx: Effects
+    ) -> bool:
+        """Something of the node's own; whether somebody gets it."""
+        self.state.at(now_ms)
+        return publish_own(self.state, topic, properties, text, fx)
 
     def is_repeated(self, connection: int, producer: int, first_sequence: int) -> bool:
         """Whether send() would find that it has this batch already."""

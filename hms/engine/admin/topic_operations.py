@@ -62,7 +62,7 @@ class TopicShow:
                 "persistent_delivery": space.delivery(string, is_persistent=True).value,
                 "non_persistent_delivery": space.delivery(string, is_persistent=False).value,
                 "publishers": self._publishers,
-                "matching_subscriptions": [s.name for s in space.index.match(string)],
+                "matching_subscriptions": [s.name for s in space.matching(string)],
                 "retained_message": _describe_retained(node.retained),
             }
         )

@@ -12,7 +12,7 @@ import msgspec
 
 from hms.engine.security.actions import KINDS, KINDS_OF, LATER
 from hms.engine.topic.patterns import MANY, ONE, Pattern, Scheme
-from hms.engine.topic.topic_strings import SEPARATOR
+from hms.engine.topic.topic_strings import SEPARATOR, is_own
 from hms.errors.catalogue import TopicStringError
 from hms.wire.commands import Action
 
@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 OWN_PREFIX = "HMS."
-"""What the node's own resources are called; only a pattern that begins so names them."""
+"""What the node's own resources are called; only a pattern that begins so names them. The same
+goes for topics whose first level is HMS."""
 PATTERN_CHARACTERS_MAX = 255
 STEPS_MAX = 20_000
 _ACTIONS = tuple(action.value for action in KINDS_OF)
@@ -57,13 +58,17 @@ class Permission(msgspec.Struct, frozen=True):
         """Of a topic: whether a subscription's pattern can match anything that it covers."""
         if not wanted.is_wildcard:
             return self.covers(wanted.topic)
+        if wanted.is_own != is_own(self.pattern):
+            return False
         return _meet(wanted.for_other_nodes().levels, _levels_below(self.pattern))
 
     def covers_all(self, wanted: Pattern) -> bool:
         """Of a topic: whether a pattern can match nothing but what it covers. Only a granted
-        pattern that says so by itself does; topics of the node's own are not looked at."""
+        pattern that says so by itself does."""
         if not wanted.is_wildcard:
             return self.covers(wanted.topic)
+        if wanted.is_own != is_own(self.pattern):
+            return False
         return _holds(_levels_below(self.pattern), wanted.for_other_nodes().levels)
 
 
@@ -132,6 +137,11 @@ def _matcher(text: str, kind: str, pattern: str) -> Callable[[str], bool]:
         raise Unacceptable(f"{text!r}: of a {kind} the pattern is * or the whole name")
     else:
         matches = re.compile(_as_expression(pattern), re.DOTALL).fullmatch
+    if kind == "topic" and not pattern.startswith(OWN_PREFIX):
+        is_about_own = is_own(pattern)
+        return lambda name: (
+            is_own(name) is is_about_own and not name.startswith(OWN_PREFIX) and bool(matches(name))
+        )
     if pattern.startswith(OWN_PREFIX):
         return lambda name: bool(matches(name))
     return lambda name: not name.startswith(OWN_PREFIX) and bool(matches(name))
@@ -152,8 +162,11 @@ def _topic_matcher(text: str, pattern: str) -> Callable[[str], object]:
 
 def _are_of_a_kind(one: Permission, other: Permission) -> bool:
     """Names of the node's own and all others are two kinds of their own."""
-    is_own = one.pattern.startswith(OWN_PREFIX)
-    return one.kind == other.kind and is_own == other.pattern.startswith(OWN_PREFIX)
+    return one.kind == other.kind and _is_about_own(one) == _is_about_own(other)
+
+
+def _is_about_own(one: Permission) -> tuple[bool, bool]:
+    return one.pattern.startswith(OWN_PREFIX), one.kind == "topic" and is_own(one.pattern)
 
 
 def _parts(permission: Permission) -> list[str]:

@@ -12,6 +12,7 @@ from hms.engine.security.permissions import (
     nearest,
     read_permission,
 )
+from hms.engine.topic.topic_strings import OWN_LEVEL
 from hms.wire.commands import Action
 
 __all__ = ["BUILT_IN", "DEPTH_MAX", "Role", "check_roles"]
@@ -41,7 +42,7 @@ def _all(*actions: Action) -> Role:
 
 def _everything(kind: str) -> tuple[str, ...]:
     if kind == "topic":
-        return ("#", f"{OWN_PREFIX}BASE.TOPIC")
+        return ("#", f"{OWN_LEVEL}/#", f"{OWN_PREFIX}BASE.TOPIC")
     return ("*",) if kind in ("node", "transaction") else ("*", f"{OWN_PREFIX}*")
 
 

@@ -87,7 +87,7 @@ def _consumers_at(state: State, kind: str, name: str) -> int:
     target = (state.queues if kind == "queue" else state.topics).get(name)
     if target is not None:
         return _consumers(target)
-    return sum(len(s.consumers) for s in state.space.index.match(name))
+    return sum(len(s.consumers) for s in state.space.matching(name))
 
 
 def _consumers(target: Queue | Topic) -> int:

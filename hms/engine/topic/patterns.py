@@ -17,6 +17,7 @@ from hms.engine.selector.like import compile_like
 from hms.engine.text_sizes import text_bytes
 from hms.engine.topic.topic_strings import (
     DEFAULT_LIMITS,
+    OWN_LEVEL,
     SEPARATOR,
     TopicLimits,
     check_topic,
@@ -85,6 +86,12 @@ class Pattern:
             return self.prefix.split(SEPARATOR)[:-1]
         first = next(i for i, level in enumerate(self.levels) if level in (ONE, MANY))
         return self.levels[:first]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it says by itself that it is about the node's own topics: a wildcard in the
+        first level does not stand for those."""
+        return self.literal_levels()[:1] == [OWN_LEVEL]
 
     def for_other_nodes(self) -> "Pattern":
         """The same or more in the TOPIC scheme, for a node that knows no other (WC-13)."""

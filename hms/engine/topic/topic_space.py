@@ -37,13 +37,14 @@ from hms.engine.topic.choices import Choices
 from hms.engine.topic.crowd import Crowd
 from hms.engine.topic.delivery_mode import NON_PERSISTENT_DEFAULT, PERSISTENT_DEFAULT
 from hms.engine.topic.recipients import Audience
-from hms.engine.topic.topic_strings import refused
+from hms.engine.topic.topic_strings import is_own, refused
 from hms.errors.catalogue import DestinationKindMismatch, DestinationNotFound
 from hms.records import Definition
 
 BASE_TOPIC = "HMS.BASE.TOPIC"
 RETAINED_PLACE = "HMS.RETAINED"
 _SHOWN, _ALL = 255, 1 << 62
+OWN_TOPIC = "topics below HMS/ are the node's own, and only it publishes there; use another level"
 STILL_MS, STILL_TRIES = 500, 10_000
 AUDIENCE_ENTRIES_MAX = 200_000
 """So many subscriptions, counted for each topic that they are found for, are kept at hand."""
@@ -177,6 +178,8 @@ class TopicSpace:
         topic = check_topic(self._said(name, string), self.limits)
         if self._settings.is_topics_strict and Pattern(topic, limits=self.limits).is_wildcard:
             raise refused(topic, "a level that is # or + cannot be published on: topics are strict")
+        if is_own(topic):
+            raise refused(topic, OWN_TOPIC)
         nearest = self.objects.nearest(topic)
         if nearest is None and not self._settings.is_topics_open:
             raise DestinationNotFound(kind="topic", destination=topic[:_SHOWN])
@@ -188,7 +191,8 @@ class TopicSpace:
         if kind is None:
             raise refused(name or string, f"{scheme} is no scheme; use TOPIC or CHARACTER")
         pattern = Pattern(self._said(name, string), kind, self.limits)
-        if not self._settings.is_topics_open and not self.objects.reaches(pattern):
+        is_known = self._settings.is_topics_open or pattern.is_own
+        if not is_known and not self.objects.reaches(pattern):
             raise DestinationNotFound(kind="topic", destination=pattern.text[:_SHOWN])
         return self.objects.nearest_to(pattern) or self.base, pattern
 
@@ -201,6 +205,11 @@ class TopicSpace:
         if name in self._queues:
             raise DestinationKindMismatch(destination=name, kind="queue", wanted="topic")
         return join_topic(name, string, self.limits)
+
+    def matching(self, topic: str) -> Sequence[Subscription]:
+        """The subscriptions that a topic has."""
+        found = self.index.match(topic)
+        return [one for one in found if one.pattern.is_own] if is_own(topic) else found
 
     def audience(self, topic: str, now_ms: int) -> Audience:
         """Who gets what comes now on a topic; the same as before until a subscription changes."""
@@ -238,7 +247,7 @@ class TopicSpace:
                 return draft
         learned = None if draft is None else draft.choices
         return AudienceDraft(
-            self.index.match(topic),
+            self.matching(topic),
             partial(self._choices_for, topic, learned),
             None if self.authority is None else partial(self.is_allowed, topic=topic),
             self._last_if_same,
@@ -443,4 +452,6 @@ class TopicSpace:
 
 
 def _matches(pattern: Pattern, topic: str) -> bool:
+    if is_own(topic) and not pattern.is_own:
+        return False
     return pattern.matches(topic) if pattern.is_wildcard else pattern.topic == topic

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from hms.errors.catalogue import TopicStringError
 
 SEPARATOR = "/"
+OWN_LEVEL = "HMS"
+"""The first level of the node's own topics: nobody else publishes there."""
 _SHOWN = 80
 _BLANKS = (" ", "\0")
 
@@ -42,6 +44,11 @@ def check_topic(text: str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
     except UnicodeEncodeError as fault:
         raise refused(text, f"character {fault.start} is half of a pair") from fault
     return text
+
+
+def is_own(topic: str) -> bool:
+    """Whether a topic is the node's own."""
+    return topic == OWN_LEVEL or topic.startswith(OWN_LEVEL + SEPARATOR)
 
 
 def is_given(part: str) -> bool:

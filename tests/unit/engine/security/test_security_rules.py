@@ -39,7 +39,10 @@ def rights(*permissions, name="r"):
         ("produce queue:a+b(c", ["a+b(c"], ["aab(c"]),
         ("publish topic:prices", ["prices", "prices/oil", "prices/"], ["price", "pricesx", "a"]),
         ("publish topic:a/+/c", ["a/b/c", "a/x/c/d"], ["a/c", "a/b/d"]),
-        ("publish topic:#", ["a", "/", "a//b"], ["HMS.BASE.TOPIC", "HMS.x/y"]),
+        ("publish topic:#", ["a", "/", "a//b"], ["HMS.BASE.TOPIC", "HMS.x/y", "HMS", "HMS/x"]),
+        ("subscribe topic:+/alert/#", ["x/alert/y"], ["HMS/alert/y"]),
+        ("subscribe topic:HMS/alert/#", ["HMS/alert", "HMS/alert/y"], ["HMS", "HMS/x", "a"]),
+        ("subscribe topic:HMS", ["HMS", "HMS/alert/y"], ["HMSX", "HMS.BASE.TOPIC"]),
         ("operate node:*", ["NODE1"], []),
     ],
 )
@@ -149,6 +152,25 @@ def test_a_pattern_of_characters_reaches_what_its_levels_may():
 
     assert may.reaches(Action.SUBSCRIBE, Pattern("prices/o*", Scheme.CHARACTER))
     assert not may.reaches(Action.SUBSCRIBE, Pattern("news/o*", Scheme.CHARACTER))
+
+
+@pytest.mark.parametrize(
+    ("granted", "wanted", "is_met"),
+    [
+        ("#", "HMS/#", False),
+        ("+/alert/#", "HMS/alert/+", False),
+        ("HMS/#", "#", False),
+        ("HMS/alert/#", "+/alert/#", False),
+        ("HMS/#", "HMS/alert/+", True),
+        ("HMS/alert/#", "HMS/+/x", True),
+    ],
+)
+def test_only_a_pattern_that_says_so_is_about_the_nodes_topics(granted, wanted, is_met):
+    """Granted or wanted: a wildcard in the first level stands for none of them."""
+    assert read_permission(f"subscribe topic:{granted}").reaches(Pattern(wanted)) is is_met
+    is_all = read_permission(f"purge topic:{granted}").covers_all(Pattern(wanted))
+    assert not is_all or is_met
+    assert read_permission("purge topic:HMS/#").covers_all(Pattern("HMS/alert/+"))
 
 
 def test_a_role_has_what_those_have_that_it_includes():
