@@ -574,6 +574,7 @@ class NodeProcess:
             "store": self._store_figures,
             "log_lines_dropped": self._own_log.lines_dropped,
             **self._load.describe(),
+            **self._watch.latencies.figures(),
             **self._replicated(),
         }
 

@@ -35,6 +35,7 @@ _COUNTED = {
     "dead_lettered": ("messages_dead_lettered", "Messages that became dead letters."),
     "moved_in": ("messages_moved_in", "Messages that operators or other nodes moved here."),
     "moved_out": ("messages_moved_out", "Messages that operators or other nodes moved away."),
+    "returned": ("messages_returned", "Dead letters that came back to where they had failed."),
 }
 _REMOVED = ("purged", "removed")
 NO_LABELS: Mapping[str, str] = {}
@@ -49,8 +50,8 @@ _PLACES = {
 }
 STATES = ("starting", "recovering", "ready", "draining", "failed", "down")
 """Of a node, but "standby": the process that stands by tells that itself."""
-SERIES_OF_A_PLACE = len(_PLACES) + len(_COUNTED) + 2
-"""And its age and whether it is paused."""
+SERIES_OF_A_PLACE = len(_PLACES) + len(_COUNTED) + 3
+"""And its age, when it delivered last, and whether it is paused."""
 
 
 def exposition(
@@ -165,6 +166,7 @@ def _families(said: Mapping[str, Any]) -> Iterator[Family]:
         taken = said["recovery_s"]
         yield _gauge("recovery_duration_seconds", "From its start until it was ready.", taken)
     yield from _message_families(said)
+    yield from _latency_families(said)
     yield from _node_families(said)
     yield from _load_families(said)
     yield from _store_families(said)
@@ -178,7 +180,9 @@ def _message_families(said: Mapping[str, Any]) -> Iterator[Family]:
     both = [("true", said["durable"]), ("false", said["passing"])]
     for column, (name, text) in _COUNTED.items():
         samples: list[Sample] = [
-            ("_total", {"durable": word}, sums["counters"][column]) for word, sums in both
+            ("_total", {"durable": word, **labels}, count)
+            for word, sums in both
+            for labels, count in _counts(sums, column)
         ]
         yield f"hms_{name}", "counter", text, samples
     samples = [
@@ -199,9 +203,34 @@ def _message_families(said: Mapping[str, Any]) -> Iterator[Family]:
         yield f"hms_all_{column}", "gauge", text, found
 
 
+def _counts(sums: Mapping[str, Any], column: str) -> Iterator[tuple[Mapping[str, str], int]]:
+    """Of dead letters one for each reason: those add up to their number."""
+    if column != "dead_lettered" or "letters" not in sums:
+        yield NO_LABELS, sums["counters"].get(column, 0)
+        return
+    for reason, count in sums["letters"].items():
+        yield {"reason": reason}, count
+
+
+def _latency_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    """From samples, as Latencies has them."""
+    for name, text in (
+        ("delivery_latency", "From a message's send until it went out, of a sample."),
+        ("ack_latency", "From its delivery until it was acknowledged, of the same sample."),
+    ):
+        found = [
+            sample
+            for word, times in said.get(name, ())
+            for sample in _histogram("", "", times, {"durable": word})[3]
+        ]
+        yield f"hms_{name}_seconds", "histogram", text, found
+
+
 def _node_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield _gauge("connections", "Connections of clients.", said["connections"])
     yield _gauge("sessions", "Sessions that are open.", said["sessions"])
+    consumers = said["durable"]["consumers"] + said["passing"]["consumers"]
+    yield _gauge("consumers", "Consumers of all queues and subscriptions.", consumers)
     yield _gauge("memory_bytes", "Memory that messages and clients take.", said["held_bytes"])
     yield _gauge("memory_limit_bytes", "max_memory_bytes.", said["max_memory_bytes"])
     yield _gauge("paged_messages", "Messages whose bodies are in the log.", said["paged_messages"])
@@ -211,6 +240,10 @@ def _node_families(said: Mapping[str, Any]) -> Iterator[Family]:
     states = said["transactions"].items()
     branches: list[Sample] = [("", {"state": state}, count) for state, count in states]
     yield "hms_transactions", "gauge", "Branches of transactions that are there.", branches
+    ended: list[Sample] = [
+        ("_total", {"outcome": one}, n) for one, n in said.get("transaction_endings", {}).items()
+    ]
+    yield "hms_transaction_outcomes", "counter", "Branches that ended, since the boot.", ended
     text = "Since the oldest branch in doubt was prepared; 0 for none."
     yield _gauge("in_doubt_oldest_seconds", text, said["in_doubt_oldest_s"])
     yield _counter("lock_holds", "Holds of the engine's lock.", said["lock_holds"])
@@ -228,6 +261,9 @@ def _node_families(said: Mapping[str, Any]) -> Iterator[Family]:
             ("_total", {"action": action}, count) for action, count in said["denied_by"].items()
         ]
         yield "hms_denied", "counter", "Commands that were not permitted.", denied
+    if said.get("audit_records"):
+        text = "Records of the audit since it began."
+        yield _counter("audit_records", text, said["audit_records"])
     alerts: list[Sample] = [
         ("", {"alert": name, "destination": place}, 1.0) for name, place in said.get("alerts", [])
     ]
@@ -257,6 +293,12 @@ def _store_families(said: Mapping[str, Any]) -> Iterator[Family]:
         yield _histogram("log_sync_seconds", "The sync alone, of each commit.", said["sync"])
     yield _histogram("log_batch_records", "Records in a commit.", said["batch_records"])
     yield _counter("log_records", "Records of the log.", said["last_lsn"])
+    if "appended_bytes" in said:
+        text = "Bytes that went to the log since the boot."
+        yield _counter("log_bytes", text, said["appended_bytes"])
+    if "rewritten_bytes" in said.get("store", {}):
+        text = "Those of them that were written again so that old segments could go."
+        yield _counter("compaction_bytes", text, said["store"]["rewritten_bytes"])
     yield _gauge("log_backlog_bytes", "Appended and not synced.", said["backlog_bytes"])
     dropped = said.get("log_lines_dropped", 0)
     yield _counter("node_log_lines_dropped", "Lines of the node's log without room.", dropped)
@@ -348,6 +390,13 @@ def _service_families(said: Mapping[str, Any]) -> Iterator[Family]:
         for sample in _histogram("", "", times, {"service": name})[3]
     ]
     yield "hms_service_duration_seconds", "histogram", "How long a service ran.", durations
+    durations = [
+        sample
+        for name, times in said.get("server_durations", {}).items()
+        for sample in _histogram("", "", times, {"server": name})[3]
+    ]
+    text = "How long services ran at a server."
+    yield "hms_server_duration_seconds", "histogram", text, durations
     waiting: list[Sample] = [("", {"service": s["name"]}, s["waiting"]) for s in services]
     yield "hms_service_waiting", "gauge", "Calls that wait for a server.", waiting
     servers = said["servers"]
@@ -380,6 +429,17 @@ def _link_families(said: Mapping[str, Any]) -> Iterator[Family]:
     yield "hms_link_bytes", "counter", "What went over the link.", counts
     counts = [("_total", label, one["refused"]) for label, one in every]
     yield "hms_link_refused", "counter", "What it sent and was refused.", counts
+    moving = [(label, one) for label, one in every if "unconfirmed" in one]
+    text = "Since the oldest message was offered to it that it has not confirmed; 0 for none."
+    yield "hms_link_lag_seconds", "gauge", text, [("", lab, one["lag_s"]) for lab, one in moving]
+    found = [("", label, one["unconfirmed"]) for label, one in moving]
+    yield "hms_link_unconfirmed", "gauge", "Messages that it has not confirmed.", found
+    counts = [
+        ("_total", {**label, "direction": way}, one[f"moved_{way}"])
+        for label, one in moving
+        for way in ("in", "out")
+    ]
+    yield "hms_link_moves", "counter", "Messages that were moved to or from it.", counts
 
 
 def _destination_families(said: Mapping[str, Any]) -> Iterator[Family]:
@@ -406,9 +466,17 @@ def _destination_families(said: Mapping[str, Any]) -> Iterator[Family]:
     ]
     text = "How long the oldest message has waited."
     yield "hms_destination_oldest_message_seconds", "gauge", text, ages
+    last = at.get("delivered_ms")
+    went: list[Sample] = [
+        ("", label, row[last] / 1000) for label, row in every if last is not None and row[last]
+    ]
+    text = "When something was delivered last; there is none before."
+    yield "hms_destination_last_delivery_timestamp_seconds", "gauge", text, went
     paused: list[Sample] = [("", label, bool(row[at["paused"]])) for label, row in every]
     yield "hms_destination_paused", "gauge", "1 while it is paused.", paused
     for column, (name, text) in _COUNTED.items():
+        if column not in at:  # of a node of the release before
+            continue
         counts: list[Sample] = [("_total", label, row[at[column]]) for label, row in every]
         yield f"hms_destination_{name}", "counter", text, counts
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from hms.boot.descriptors import open_share
+from hms.boot.monitoring.latencies import Latencies
 from hms.boot.monitoring.watch_node import NodeWatch
 from hms.boot.monitoring.watch_parts import Parts, PartsWatch
 from hms.boot.sections import Alerts as Limits
@@ -74,6 +75,7 @@ class Watch:
         self._minute: deque[tuple[int, ...]] = deque(maxlen=MINUTE_S)
         self._syncs: deque[list[int]] = deque(maxlen=MINUTE_S)
         self._put_off = 0
+        self.latencies = Latencies()
 
     def look(self) -> None:
         """One look."""
@@ -169,6 +171,7 @@ class Watch:
 
     def _look_at(self, place: Place, now_ms: int) -> None:
         limits, line = self._limits, place.line
+        self.latencies.look(place, now_ms)
         name = f"{place.kind}:{place.name}"
         self._names.add(name)
         done = line.counters.acknowledged

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
+from hms.engine.cluster.cluster_operations import move_figures
 from hms.engine.effects import Deliver, Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return, Said
 from hms.engine.messages import StoredMessage
@@ -919,7 +920,9 @@ class Broker:
             "sends_refused": self._store.sends_refused() is not None,
             **transactions(state),
             "decisions": len(state.decisions.decided),
+            "audit_records": state.audit.number,
             "last_lsn": self._store.last_lsn,
+            "appended_bytes": self._store.appended_bytes,
             "backlog_bytes": self._store.backlog_bytes,
             "confirmation": self.releases.confirmation.describe(),
             "commit": self._commit_seconds.describe(),
@@ -927,6 +930,7 @@ class Broker:
             "batch_records": self._batch_records.describe(),
             "services": self.monitor.describe(),
             "service_durations": self.monitor.durations(),
+            "server_durations": self.monitor.server_durations(),
             "servers": self.around.servers.describe(),
             "links": self._links(),
             **self._entrance.figures(),
@@ -935,9 +939,13 @@ class Broker:
         }
 
     def _links(self) -> Sequence[dict[str, Any]]:
-        """To the other nodes of the cluster."""
+        """To the other nodes of the cluster, with what is moved over them."""
         cluster = self.engine.cluster
-        return () if cluster is None else cluster.describe_links().get("links", ())
+        if cluster is None:
+            return ()
+        moves = move_figures(self.engine.state, cluster)
+        links = cluster.describe_links().get("links", ())
+        return [{**one, **moves.get(one["node"], {})} for one in links]
 
     def _status(self) -> dict[str, Any]:
         identity, store = self.registry.identity, self._store

@@ -205,6 +205,9 @@ class ServiceMonitor(Protocol):
     def durations(self) -> dict[str, dict[str, Any]]:
         """How long the calls of each service ran, as histograms."""
 
+    def server_durations(self) -> dict[str, dict[str, Any]]:
+        """The same of each [server.NAME]."""
+
     def describe_groups(self) -> dict[str, dict[str, Any]]:
         """The server processes, by [server.NAME]."""
 

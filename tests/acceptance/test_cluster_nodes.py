@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from global_queue_rig import CONFIG, CONNECT, IS_FULL, QUEUE, Load, await_up, hms_command, left
@@ -127,6 +129,12 @@ def test_the_links_of_a_node_are_metrics(cluster):
         wait_until(lambda peer=peer: f'hms_link_up{{node="node1",peer="{peer}"}} 1' in metrics())
     found = metrics()
     assert 'hms_link_bytes_total{node="node1",peer="node2",direction="in"}' in found
+    assert 'hms_link_lag_seconds{node="node1",peer="node2"}' in found
+    board = (Path(__file__).parents[2] / "packaging" / "grafana" / "hms-nodes.json").read_text()
+    told = set(re.findall(r"^hms_link_\w+", found, re.MULTILINE))
+    assert set(re.findall(r"hms_link_\w+", board)) <= told
+    assert 'hms_link_unconfirmed{node="node1",peer="node3"}' in found
+    assert 'hms_link_moves_total{node="node1",peer="node3",direction="out"}' in found
     checked = subprocess.run(
         ["promtool", "check", "metrics"], input=found, capture_output=True, text=True, check=False
     )

@@ -3,10 +3,13 @@
 import re
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.acceptance.ha_rig import WAIT_S, connect, hms_command
 from tests.acceptance.pair_rig import arbiter, pair
 from tests.support.waiting import wait_until
+
+BOARD = Path(__file__).parents[2] / "packaging" / "grafana" / "hms-nodes.json"
 
 
 def test_metrics_tell_of_each_copy_whether_it_counts_and_how_far_it_is_behind(tmp_path):
@@ -41,6 +44,9 @@ def test_metrics_tell_of_each_copy_whether_it_counts_and_how_far_it_is_behind(tm
         assert said["blocked_seconds"] == 0
         assert said['proof,by="arbiter"'] + said['proof,by="members"'] == 1
         assert "take_over_seconds" not in said  # it was booted, and has followed nobody
+        shown = set(re.findall(r"hms_replica_(\w+)", BOARD.read_text()))
+        shown -= {"silence_seconds", "damaged_segments", "take_over_seconds"}  # see the next test
+        assert shown <= {name.partition(",")[0] for name in said}
         two.b.kill()
         wait_until(lambda: told(two.a)["failures_survived"] == 0, WAIT_S)
         wait_until(lambda: told(two.a)['in_sync,replica="b"'] == 0, WAIT_S)

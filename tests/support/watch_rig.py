@@ -34,6 +34,7 @@ class Watched:
             lambda: None,
             parts,
         )
+        self.latencies = self._watch.latencies
 
     def look(self, seconds=2):
         """What is wrong so many seconds later, by name; places are looked at from the second one

@@ -73,7 +73,7 @@ class Monitor:
         self.connections_of = registry.connections_of
         self.load, self.is_offered = registry.load, registry.is_offered
         self.describe, self.describe_groups = registry.describe, registry.describe_groups
-        self.durations = registry.durations
+        self.durations, self.server_durations = registry.durations, registry.server_durations
         self.describe_absent = registry.describe_absent
         self.talk = conversations.talk
         self.listen, self.listen_at = listeners.listen, listeners.listen_at

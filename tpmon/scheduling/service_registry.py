@@ -100,6 +100,10 @@ class ServiceRegistry:
         """How long the calls of each service ran, as histograms."""
         return {name: one.tally.histogram() for name, one in sorted(self._calls.services.items())}
 
+    def server_durations(self) -> dict[str, dict[str, Any]]:
+        """The same of each [server.NAME]."""
+        return {name: tally.histogram() for name, tally in sorted(self._groups.items())}
+
     def load(self) -> list[Load]:
         """How busy the servers are that the node started, by the name before the colon."""
         return [self._load(name, servers) for name, servers in self._by_group().items()]

@@ -4,13 +4,13 @@ Lines tell their totals of each change, so that nobody has to walk over them: a 
 of a node costs the same whether it has ten queues or a hundred thousand.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["COUNTED", "Counters", "Totals"]
 
 COUNTED = (
     *("sent", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered", "purged"),
-    *("removed", "moved_in", "moved_out"),
+    *("removed", "moved_in", "moved_out", "returned"),
 )
 """What a line and its totals count alike."""
 
@@ -28,6 +28,8 @@ class Counters:
     redelivered: int = 0
     moved_in: int = 0
     moved_out: int = 0
+    returned: int = 0
+    """Dead letters that came back."""
     removed: int = 0
     count_high: int = 0
     """The most that were here at once since then."""
@@ -55,3 +57,6 @@ class Totals:
     removed: int = 0
     moved_in: int = 0
     moved_out: int = 0
+    returned: int = 0
+    letters: dict[str, int] = field(default_factory=dict)
+    """How many were dead-lettered for which reason."""

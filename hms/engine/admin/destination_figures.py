@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from hms.engine.admin.counters import COUNTED, Totals
+from hms.engine.queue.dead_letters import DeadReason
 from hms.engine.queue.destinations import SCHEDULED, Queue, Retained, Subscription, Topic
 from hms.engine.state import State
 
@@ -20,7 +21,7 @@ FIGURED_AT_ONCE = 500
 """Places that may get a row: 2 ms."""
 COLUMNS = (
     *("destination", "kind", "messages", "in_flight", "delayed", "bytes", "oldest_ms"),
-    *("consumers", "producers", "blocked_sends", "paused", *COUNTED),
+    *("consumers", "producers", "blocked_sends", "paused", "delivered_ms", *COUNTED),
 )
 PATTERNS_MAX = 100
 TEMPORARY = "HMS.TEMP."
@@ -78,6 +79,7 @@ class FiguresPass:
 
 def _plain(totals: Totals) -> dict[str, Any]:
     said = asdict(totals)
+    said["letters"] = dict.fromkeys([reason.value for reason in DeadReason], 0) | totals.letters
     return said | {"counters": {name: said.pop(name) for name in COUNTED}}
 
 
@@ -126,6 +128,7 @@ def row_of(state: State, place: Queue | Subscription) -> list[Any]:
         producers,
         blocked,
         place.control.paused,
+        line.delivered_ms,
         *_counts(line.counters),
     ]
 

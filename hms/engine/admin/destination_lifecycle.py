@@ -262,7 +262,7 @@ def bury_deleted(state: State, queue: Queue, fx: Effects, count_max: int = 1 << 
     dead = [(message, line.attempts(message)) for message in going]
     for message in going:
         line.remove(message)
-    queue.line.count("dead_lettered", len(going))
+    queue.line.count_letters(DeadReason.DESTINATION_DELETED, len(going))
     state.waiting_bytes -= sizes_of(going)
     keep(state, queue, target, dead, Death(DeadReason.DESTINATION_DELETED), fx)
     dispatch(state, target, fx)

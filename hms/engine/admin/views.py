@@ -77,6 +77,7 @@ def _describe_line(place: Queue | Subscription) -> dict[str, Any]:
         "removed": counters.removed,
         "moved_in": counters.moved_in,
         "moved_out": counters.moved_out,
+        "returned": counters.returned,
     }
 
 

@@ -57,6 +57,22 @@ def _status(state: State, cluster: Cluster, _: ops.Nothing) -> dict[str, Any]:
     }
 
 
+def move_figures(state: State, cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """Of each other node, by its name: what was moved to and from it, and what it was offered and
+    has not answered, since when."""
+    found = {}
+    for index, peer in cluster.peers.items():
+        offers = state.moves.peer(index).offers.values()
+        oldest_ms = min((one.said_ms for one in offers), default=state.now_ms)
+        found[peer.name] = {
+            "moved_in": peer.tally.moved_in,
+            "moved_out": peer.tally.moved_out,
+            "unconfirmed": sum(len(one.messages) for one in offers),
+            "lag_s": max(0, state.now_ms - oldest_ms) / 1000,
+        }
+    return found
+
+
 def _member(state: State, cluster: Cluster, index: int) -> dict[str, Any]:
     peer, moves = cluster.peers[index], state.moves.peer(index)
     audit_number, audit_head = cluster.audits.of.get(index, (0, b""))

@@ -307,6 +307,10 @@ def _deliver(
         line.count("redelivered", sum(1 for n in counts if n > 1))
     line.counters.delivered += len(messages)
     line.totals.delivered += len(messages)
+    line.delivered_ms = now_ms = state.now_ms
+    sample = line.sample
+    if sample is not None and sample.is_armed and counts is None:
+        sample.delivered(messages[0], now_ms)
     first = messages[0]  # mostly they are all of one kind
     is_recorded = False
     if first.is_persistent or any(m.is_persistent or m.slot == OF_COMMIT for m in messages):
@@ -354,6 +358,9 @@ def acknowledge(
 ) -> None:
     """Messages that were out are done with."""
     line, count = place.line, len(messages)
+    sample = line.sample
+    if sample is not None and messages and messages[0].id <= sample.message_id <= messages[-1].id:
+        sample.settled(messages, state.now_ms)
     state.waiting_bytes -= line.settle_all(messages)
     line.counters.acknowledged += count
     line.totals.acknowledged += count

@@ -20,6 +20,7 @@ from hms.engine.log.packed_block import PackedBlock
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, length_of, sizes_of
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.delays import Delayed
+from hms.engine.queue.delivery_sample import DeliverySample
 from hms.engine.queue.expiry_index import ExpiryIndex
 from hms.engine.queue.incoming import EXPIRING, FILES, HEADS, ORDERED
 from hms.engine.queue.ordered_entries import OrderedEntries, arrival, one_of_each
@@ -50,6 +51,10 @@ class PendingList:
         self.counters = Counters()
         self.totals = Totals()
         """Its own until it counts in those of a node."""
+        self.delivered_ms = 0
+        """When something went out last; 0: not since the boot."""
+        self.sample: DeliverySample | None = None
+        """Times a message now and then, while somebody looks at it."""
         self.history: dict[int, tuple[int, int]] = {}
         """(deliveries, failed attempts) of messages that came back, by id."""
         self._ready = ReadyQueue()
@@ -528,6 +533,12 @@ class PendingList:
         """Something happened so often: one of COUNTED."""
         for sums in (self.counters, self.totals):
             setattr(sums, what, getattr(sums, what) + count)
+
+    def count_letters(self, reason: str, count: int) -> None:
+        """So many became dead letters."""
+        self.count("dead_lettered", count)
+        letters = self.totals.letters
+        letters[reason] = letters.get(reason, 0) + count
 
     def count_in(self, totals: Totals) -> None:
         """What is here counts there from now on, and not where it did. What happened stays."""

@@ -106,6 +106,8 @@ def _relocate(
         line.count("moved_out", len(left))
     if target is not place:
         target.line.count("moved_in", len(left))
+    if how.is_return:
+        target.line.count("returned", len(left))
     page_out_new(state, [one.message for one in came], [target])
     wake(state, place, fx)
     dispatch(state, target, fx)

@@ -390,7 +390,7 @@ def _bury(
     fx: Effects,
 ) -> None:
     target = target_of(state, place, death.reason)
-    place.line.count("dead_lettered", 1)
+    place.line.count_letters(death.reason, 1)
     state.waiting_bytes -= message.size_bytes
     if target is None:
         place.line.history.pop(message.id, None)

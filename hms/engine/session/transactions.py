@@ -291,6 +291,9 @@ def _ready(work: Work, some: list[PendingBatch]) -> None:
 def _settled(state: State, received: Received, *, is_much: bool) -> list[Record]:
     """What was acknowledged leaves its place for good; the records that say so."""
     line, messages = received.place.line, received.messages
+    sample = line.sample
+    if sample is not None and messages and messages[0].id <= sample.message_id <= messages[-1].id:
+        sample.settled(messages, state.now_ms)
     line.count_settled(len(messages), received.size_bytes)
     state.waiting_bytes -= received.size_bytes
     line.counters.acknowledged += len(messages)

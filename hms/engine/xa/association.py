@@ -10,7 +10,7 @@ from hms.engine.queue.settlement import Return
 from hms.engine.session.session_objects import Consumer, Session, Work
 from hms.engine.session.transactions import end_without_effect, undo
 from hms.engine.state import State
-from hms.engine.xa.branch import BRANCHES_MAX, Branch, BranchState, Call, gtrid_of
+from hms.engine.xa.branch import BRANCHES_MAX, Branch, BranchState, Call, Ending, gtrid_of
 from hms.engine.xa.xa_codes import (
     DONE,
     TMFAIL,
@@ -189,7 +189,7 @@ def abandon(state: State, gtrid: bytes, how: Return, fx: Effects) -> None:
 def _forget_orphan(state: State, branch: Branch) -> None:
     """A branch whose connection is gone is known only as long as others work in it."""
     if not branch.owner and not branch.is_attached:
-        state.branches.forget(branch)
+        state.branches.forget(branch, Ending.ROLLED_BACK)
 
 
 def give_up(state: State, branch: Branch, why: Code, how: Return, fx: Effects) -> None:

@@ -46,6 +46,16 @@ class BranchState(enum.Enum):
     ROLLED_BACK = "heuristically rolled back"
 
 
+class Ending(enum.StrEnum):
+    """How a branch ended, for those who count; a heuristic outcome counts when it is decided."""
+
+    COMMITTED = "committed"
+    READ_ONLY = "read only"
+    ROLLED_BACK = "rolled back"
+    HEURISTICALLY_COMMITTED = "heuristically committed"
+    HEURISTICALLY_ROLLED_BACK = "heuristically rolled back"
+
+
 class Call(enum.Enum):
     """What a transaction manager asks of a branch that exists."""
 
@@ -158,6 +168,8 @@ class Branches:
         self.soonest_ms: int | None = None
         self.committed: OrderedDict[bytes, None] = OrderedDict()
         self._remembered_max = remembered_max
+        self.endings = dict.fromkeys(Ending, 0)
+        """How many ended how since the boot."""
 
     def begin(self, branch: Branch) -> None:
         """A branch begins to exist."""
@@ -181,8 +193,10 @@ class Branches:
         self.held_bytes -= branch.size_bytes
         branch.size_bytes = 0
 
-    def forget(self, branch: Branch) -> None:
-        """A branch is gone."""
+    def forget(self, branch: Branch, ending: Ending | None = None) -> None:
+        """A branch is gone. ending: None when it was counted before."""
+        if ending is not None:
+            self.endings[ending] += 1
         self.let_go(branch)
         self.by_xid.pop(branch.xid, None)
         self._live_no_more(branch)

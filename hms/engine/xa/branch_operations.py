@@ -13,7 +13,7 @@ from hms.engine.queue.queue_send import check_effect, transaction_bytes
 from hms.engine.queue.settlement import Return
 from hms.engine.session.transactions import by_place, end_without_effect
 from hms.engine.state import State
-from hms.engine.xa.branch import Branch, BranchState
+from hms.engine.xa.branch import Branch, BranchState, Ending
 from hms.engine.xa.branch_records import heuristic_record
 from hms.engine.xa.completion import effect_of, finish, forget
 from hms.engine.xa.decisions import IDENTITY
@@ -58,6 +58,7 @@ def transactions(state: State) -> dict[str, Any]:
     return {
         "branches_in_doubt": in_doubt,
         "transactions": {one.value: count for one, count in states.items()},
+        "transaction_endings": {one.value: n for one, n in state.branches.endings.items()},
         "in_doubt_oldest_s": (state.now_ms - oldest_ms) / 1000,
     }
 
@@ -118,6 +119,7 @@ def rollback_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
 
 def _completed(state: State, branch: Branch, outcome: BranchState) -> None:
     branch.state = outcome
+    state.branches.endings[Ending(outcome.value)] += 1
     state.branches.let_go(branch)
 
 

@@ -18,7 +18,7 @@ from hms.engine.queue.settlement import Return
 from hms.engine.session.session_objects import Producer, Work
 from hms.engine.session.transactions import end_without_effect, take_effect
 from hms.engine.state import State
-from hms.engine.xa.branch import Branch, BranchState, Call
+from hms.engine.xa.branch import Branch, BranchState, Call, Ending
 from hms.engine.xa.branch_records import Outcome, ended_record, prepared_record, stand_in
 from hms.engine.xa.xa_codes import DONE, UNKNOWN, Answer, Code
 from hms.errors.catalogue import NodeFull, TransactionTooLong
@@ -49,7 +49,7 @@ def prepare(state: State, xid: bytes, fx: Effects, *, is_again: bool = False) ->
     if branch.state is BranchState.ROLLBACK_ONLY:
         return _end_rolled_back(state, branch)
     if not branch.work.is_any:
-        state.branches.forget(branch)
+        state.branches.forget(branch, Ending.READ_ONLY)
         return Answer(Code.RDONLY)
     return _vote(state, branch, fx)
 
@@ -86,7 +86,7 @@ def _refusal(branch: Branch | None, call: Call) -> Answer | None:
 
 
 def _end_rolled_back(state: State, branch: Branch) -> Answer:
-    state.branches.forget(branch)
+    state.branches.forget(branch, Ending.ROLLED_BACK)
     return Answer(branch.why, "the branch was rolled back before")
 
 
@@ -104,7 +104,7 @@ def obstacle_of(state: State, work: Work) -> str:
 
 def _refuse(state: State, branch: Branch, code: Code, detail: str, fx: Effects) -> Answer:
     """The branch cannot be prepared, so it is rolled back."""
-    state.branches.forget(branch)
+    state.branches.forget(branch, Ending.ROLLED_BACK)
     end_without_effect(state, branch.work, Return.FAILED, fx)
     return Answer(code, detail)
 
@@ -149,7 +149,7 @@ def take_all(state: State, branch: Branch, fx: Effects) -> Effect:
     """A branch's work takes effect, and the branch is gone; its records with their end first."""
     has_work = branch.work.is_any or branch.is_recorded
     records, touched = effect_of(state, branch, fx)
-    state.branches.forget(branch)
+    state.branches.forget(branch, Ending.COMMITTED)
     state.branches.remember(branch.xid)
     if has_work:
         records.insert(0, ended_record(state, branch.xid, Outcome.COMMITTED, events=0))
@@ -191,7 +191,7 @@ def rollback(state: State, xid: bytes, fx: Effects) -> Answer:
     fx.must_wait = True
     if branch.is_recorded:
         fx.records.append(ended_record(state, xid, Outcome.ROLLED_BACK))
-    state.branches.forget(branch)
+    state.branches.forget(branch, Ending.ROLLED_BACK)
     end_without_effect(state, branch.work, Return.FAILED, fx)
     return DONE
 

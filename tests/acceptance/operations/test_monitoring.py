@@ -34,6 +34,7 @@ CONFIG = {
     "hms": {"queue": {"orders": {}, "other": {"limit_behavior": "REJECT_NEWEST"}}},
 }
 WAIT_S = 60
+WHAT = ("delivery", "ack")
 
 
 @pytest.fixture
@@ -128,6 +129,50 @@ def test_metrics_are_what_happened_and_prometheus_takes_them(node, command):
         status, text = ask("/metrics")
         assert (status, _value(text, received)) == (200, 3)
         assert 'destination="orders"' not in text
+
+
+def test_latencies_letters_and_bytes_of_a_node_are_metrics(node, command):
+    """A sample is taken within seconds; a letter is counted by its reason, and when it is back."""
+    with hms.connect(node.address) as connection:
+        session = connection.session(ack=hms.AckMode.CLIENT)
+        producer, consumer = session.producer("orders"), session.consumer("orders")
+
+        def counted(*names):
+            text = command("metrics", "--name", "orders")[1]
+            return [_value(text, name) for name in names]
+
+        def is_sampled():
+            producer.send(b"tea")
+            consumer.receive(WAIT_S).ack()
+            labels = '{node="node1",durable="true"}'
+            return min(counted(*(f"hms_{what}_latency_seconds_count{labels}" for what in WHAT)))
+
+        wait_until(is_sampled, WAIT_S)
+        consumer.close()
+        producer.send(b"sour")
+
+        def refuse(_message):
+            raise hms.Reject("no")
+
+        listening = connection.session()
+        refusing = listening.consumer("orders")
+        refusing.listen(refuse)
+        letters = 'hms_messages_dead_lettered_total{node="node1",durable="true",reason="REJECTED"}'
+        wait_until(lambda: counted(letters) == [1], WAIT_S)
+        refusing.close()
+        assert command("dlq", "return", "--all")[0] == 0
+        consumer = session.consumer("orders")
+        consumer.receive(WAIT_S).ack()
+        code, text = command("metrics", "--name", "orders")
+        assert code == 0
+        place = '{node="node1",destination="orders",kind="queue"}'
+        assert _value(text, f"hms_destination_messages_returned_total{place}") == 1
+        last = _value(text, f"hms_destination_last_delivery_timestamp_seconds{place}")
+        assert last >= _value(text, 'hms_start_time_seconds{node="node1"}')
+        assert _value(text, 'hms_log_bytes_total{node="node1"}') > 0
+        assert _value(text, 'hms_consumers{node="node1"}') == 1
+        ended = 'hms_transaction_outcomes_total{node="node1",outcome="committed"}'
+        assert _value(text, ended) == 0
 
 
 def test_alerts_begin_and_end_in_status_health_log_and_metrics(node, command):

@@ -143,10 +143,10 @@ class _Node:
 
 _SUMS = {"places": 1, "messages": 2, "in_flight": 0, "delayed": 0, "bytes": 9, "consumers": 1}
 _COUNTS = ("sent", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered")
-_COUNTS += ("purged", "removed", "moved_in", "moved_out")
+_COUNTS += ("purged", "removed", "moved_in", "moved_out", "returned")
 _HISTOGRAM = {"bounds": [0.5, 1.0], "counts": [1, 2, 3], "sum": 7.5}
 _PLACES = ("destination", "kind", "messages", "in_flight", "delayed", "bytes", "oldest_ms")
-_PLACES += ("consumers", "producers", "blocked_sends", "paused", *_COUNTS)
+_PLACES += ("consumers", "producers", "blocked_sends", "paused", "delivered_ms", *_COUNTS)
 _NUMBERS = ("now_ms", "connections", "sessions", "held_bytes", "max_memory_bytes")
 _NUMBERS += ("paged_messages", "blocked_sends", "sends_refused", "branches_in_doubt", "lock_holds")
 _NUMBERS += ("lock_holds_over_50_ms", "last_lsn", "backlog_bytes", "left_out")
@@ -207,6 +207,51 @@ def test_a_link_that_is_down_is_told_with_its_silence(serve, site):
     assert 'hms_link_silence_seconds{node="N1",peer="N2"} 12.5' in body
     assert 'hms_link_silence_seconds{node="N1",peer="N3"}' not in body
     assert 'hms_link_bytes_total{node="N1",peer="N4",direction="out"} 8' in body
+
+
+def test_what_is_moved_over_a_link_is_told_of_each_node(serve, site):
+    """A node of the release before says nothing of it."""
+    about = {"presence": "up", "heard_s_ago": 0.5, "pending_bytes": 0}
+    about |= {"bytes_in": 0, "bytes_out": 0, "refused": 0}
+    moves = {"moved_in": 3, "moved_out": 4, "unconfirmed": 5, "lag_s": 1.25}
+    site[0].answer["links"] = [{"node": "N2", **about, **moves}, {"node": "N3", **about}]
+    body = _get(serve(site[3].handle), "/metrics")[1].decode()
+    assert 'hms_link_lag_seconds{node="N1",peer="N2"} 1.25' in body
+    assert 'hms_link_unconfirmed{node="N1",peer="N2"} 5' in body
+    assert 'hms_link_moves_total{node="N1",peer="N2",direction="out"} 4' in body
+    assert 'hms_link_lag_seconds{node="N1",peer="N3"}' not in body
+
+
+def test_what_a_node_counts_beside_its_messages_is_there(serve, site):
+    """Each of the names that a rule of somebody may have."""
+    node, both = site[0], [["true", _HISTOGRAM], ["false", _HISTOGRAM]]
+    node.answer |= {"delivery_latency": both, "ack_latency": both, "audit_records": 7}
+    node.answer |= {"appended_bytes": 99, "store": {"kind": "journal", "rewritten_bytes": 11}}
+    node.answer |= {"transaction_endings": {"committed": 3}}
+    node.answer |= {"server_durations": {"bank": _HISTOGRAM}}
+    node.answer["durable"]["letters"] = {"REJECTED": 5, "EXPIRED": 0}
+    node.answer["rows"][0][node.answer["columns"].index("delivered_ms")] = 1500
+    server = serve(site[3].handle)
+    body = _get(server, "/metrics")[1].decode()
+    for line in (
+        'hms_delivery_latency_seconds_count{node="N1",durable="true"} 6',
+        'hms_ack_latency_seconds_bucket{node="N1",durable="false",le="1"} 3',
+        'hms_messages_dead_lettered_total{node="N1",durable="true",reason="REJECTED"} 5',
+        'hms_messages_dead_lettered_total{node="N1",durable="true",reason="EXPIRED"} 0',
+        'hms_messages_returned_total{node="N1",durable="true"} 7',
+        'hms_consumers{node="N1"} 2',
+        'hms_log_bytes_total{node="N1"} 99',
+        'hms_compaction_bytes_total{node="N1"} 11',
+        'hms_audit_records_total{node="N1"} 7',
+        'hms_transaction_outcomes_total{node="N1",outcome="committed"} 3',
+        'hms_server_duration_seconds_sum{node="N1",server="bank"} 7.5',
+    ):
+        assert line in body.splitlines()
+    body = _get(server, "/metrics/destinations?name=*")[1].decode()
+    last = "hms_destination_last_delivery_timestamp_seconds"
+    (line,) = [line for line in body.splitlines() if line.startswith(last)]
+    assert line.endswith(" 1.5")
+    assert "hms_destination_messages_returned_total{" in body
 
 
 def test_the_state_of_a_node_has_a_series_for_each_whether_it_answers_or_not(serve, site):
@@ -300,7 +345,9 @@ def test_a_thousand_destinations_are_a_tenth_of_what_a_scrape_may_take(serve, si
     """Of ten thousand at most 8 MB on the wire, and none of those asked for is left out."""
     node, link, _, _ = site
     row = node.answer["rows"][0]
-    node.answer["rows"] = [[f"orders.{n:06}", *row[1:]] for n in range(1000)]
+    node.answer["rows"] = [
+        [f"orders.{n:06}", "queue", *[(n + 1) * 7919] * len(row[2:])] for n in range(1000)
+    ]
     ready = Health("N1", "ready", is_live=True, is_ready=True, text="ready")
     pages = Site("N1", lambda: ready, link, series_max=1000 * SERIES_OF_A_PLACE + 1)
     path, takes = "/metrics/destinations?name=*", {"Accept-Encoding": "gzip"}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hms.engine.admin.destination_figures import FiguresPass
 from hms.engine.engine import Return, Said
 from hms.engine.settings import DestinationSettings
 from hms.errors.catalogue import DestinationNotFound, InvalidArgument
@@ -48,6 +49,29 @@ def line(rig, name):
 def test_every_queue_that_keeps_letters_of_others_is_known(rig):
     """An operator need not know who was configured to send where."""
     assert [one["name"] for one in ask(rig, "dlq.queues")] == ["HMS.DLQ", "late"]
+
+
+def test_letters_are_counted_by_their_reason_and_when_they_come_back(rig):
+    """At the place that gave them up; what is moved elsewhere did not come back."""
+    rig.send(count=2)
+    reject(rig, 1, "orders")
+    rig.send()
+    reject(rig, 2, "orders", Return.FAILED)
+    send_back(rig)
+    figures = FiguresPass(rig.engine.state, "orders", 10)
+    while figures.go_on():
+        pass
+    said = figures.answer()
+    reasons = {reason: count for reason, count in said["durable"]["letters"].items() if count}
+    assert reasons == {"REJECTED": 2, "REDELIVERY_LIMIT": 1}
+    assert sum(reasons.values()) == said["durable"]["counters"]["dead_lettered"]
+    assert said["durable"]["counters"]["returned"] == 3
+    row = dict(zip(said["columns"], said["rows"][0], strict=True))
+    assert (row["dead_lettered"], row["returned"]) == (3, 3)
+    assert row["delivered_ms"] == rig.now_ms
+    reject(rig, 3, "orders")
+    send_back(rig, is_dry=True)
+    assert line(rig, "orders").counters.returned == 3
 
 
 def test_a_letter_goes_back_to_its_queue_as_the_message_that_it_was(rig):

@@ -71,6 +71,31 @@ def test_branches_are_counted_by_state_and_the_oldest_in_doubt_has_an_age(rig):
     assert transactions(rig.engine.state)["branches_in_doubt"] == 0
 
 
+def test_each_branch_is_counted_once_by_how_it_ended(rig):
+    """What an operator decided counts then, and not again when it is forgotten."""
+    for number in range(1, 7):
+        rig.sent_in_branch(xid(number))
+    assert rig.begin(xid(7)) == rig.end(xid(7)) == 0
+    assert rig.commit(xid(1), is_one_phase=True) == Code.OK
+    for number in (2, 3, 4, 5):
+        assert rig.prepare(xid(number)) == Code.OK
+    assert rig.commit(xid(2)) == rig.rollback(xid(3)) == rig.rollback(xid(6)) == Code.OK
+    rig.operate("transaction.commit", xid(4))
+    rig.operate("transaction.rollback", xid(5))
+    assert rig.forget(xid(4)) == rig.forget(xid(5)) == Code.OK
+    assert rig.prepare(xid(7)) == Code.RDONLY
+    assert rig.begin(xid(8)) == 0
+    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
+
+    assert transactions(rig.engine.state)["transaction_endings"] == {
+        "committed": 2,
+        "read only": 1,
+        "rolled back": 3,
+        "heuristically committed": 1,
+        "heuristically rolled back": 1,
+    }
+
+
 def test_the_end_of_a_connection_rolls_back_what_is_not_prepared(rig):
     """F-H4: nobody is left who could vote for it."""
     rig.sent_in_branch(xid(1))
