@@ -146,7 +146,11 @@ class NodeProcess:
         self._booted_at = self._disk_free_bytes = self._disk_bytes = 0
         self._store_figures: dict[str, Any] = {}
         self._vitals = Vitals(
-            node.name, StateFile(state_file_of(node)), node.watchdog_s, Notifier.taken()
+            node.name,
+            StateFile(state_file_of(node)),
+            node.watchdog_s,
+            Notifier.taken(),
+            is_watched=taken.has_waited,
         )
         self._vitals.start()
         moving = {} if taken.hand_over is None else {"replicas": self._on_replicas}
@@ -430,10 +434,12 @@ class NodeProcess:
         self._journal.commit()
         if self._taken.beat is not None:
             self._taken.beat.on_blocked = lambda _what: None
+            self._vitals.goes_on()
             forget_role(self._node)
 
     def _stands_by(self, what: str) -> None:
         tell_role(self._node, what, str(self._node.store))
+        self._vitals.stands_by(what)
         if (fd := self.taken_ready_fd()) is not None:
             tell_standby(fd)
 

@@ -3,6 +3,7 @@
 state                                       live   ready
 not running, stopped, failed                no     no
 starting, recovering                        yes    no    how far, how long it will take
+standby                                     yes    no    what it waits for
 ready                                       yes    yes
 ready, in alarm                             yes    yes, but not for producers
 draining                                    yes    no
@@ -82,7 +83,7 @@ def health_of(node: Node, now_s: float | None = None) -> Health:
         state = "failed" if is_failed else "down"
         return Health(node.name, state, is_live=False, is_ready=False, text=reason)
     if standby := role_of(node, process.pid):
-        text = f"stands by, waits for {standby['waits_for']}"
+        text = _waits_for(standby["waits_for"])
         return Health(node.name, "standby", is_live=True, is_ready=False, text=text)
     return Health(node.name, "starting", is_live=True, is_ready=False, text="starting")
 
@@ -108,8 +109,14 @@ def _judge(name: str, said: dict[str, Any], now: float) -> Health:
     return Health(name, state, is_live, is_ready, text, alerts, checks)
 
 
+def _waits_for(what: str) -> str:
+    return f"stands by, waits for {what}"
+
+
 def _text(said: dict[str, Any], now: float) -> str:
     state = str(said["state"])
+    if state == "standby":
+        return _waits_for(said["reason"])
     if state == "recovering" and said["total_bytes"]:
         share = said["done_bytes"] / said["total_bytes"]
         text = f"recovering {100 * share:.0f} %"

@@ -25,19 +25,32 @@ log = logging.getLogger("hms.node")
 EVERY_S = 1.0
 EXTEND_USEC = 60_000_000
 """While a boot comes on systemd gives it so much longer."""
+STILL_S = 300.0
+"""A boot that has read nothing for so long gets no more time. What takes long without a word of it
+is the deletion of what waits, at a COLD boot, and a look at all files."""
 
 
 class Vitals:
-    """States: starting, recovering, ready, draining, failed, stopped."""
+    """States: starting, recovering, standby, ready, draining, failed, stopped. is_watched: systemd
+    has heard READY of this process already, as of one that stood by, and expects to hear of it."""
 
-    def __init__(self, name: str, file: StateFile, watchdog_s: float, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        name: str,
+        file: StateFile,
+        watchdog_s: float,
+        notifier: Notifier,
+        *,
+        is_watched: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._name = name
         self._file = file
         self._watchdog_s = watchdog_s
         self._notifier = notifier
+        self._is_watched, self._clock = is_watched, clock
         self._state = "starting"
-        self._since_s = time.monotonic()
-        self._began_s = self._since_s
+        self._began_s = self._since_s = self._came_on_s = clock()
         process = identify(os.getpid())
         self._process = None if process is None else asdict(process)
         self._reason = ""
@@ -68,14 +81,26 @@ class Vitals:
 
     def recovering(self, done: int, total: int) -> None:
         """So many bytes of the store are read."""
-        self._done, self._total = done, total
+        self._done, self._total, self._came_on_s = done, total, self._clock()
         if self._state == "starting":
             self._enter("recovering")
+
+    def stands_by(self, waits_for: str) -> None:
+        """It has the store, and waits for other machines before it confirms anything."""
+        self._reason, self._is_watched = waits_for, True
+        self._notifier.say("READY=1", f"STATUS=stands by, waits for {waits_for}")
+        self._enter("standby")
+
+    def goes_on(self) -> None:
+        """It waits no longer."""
+        if self._state == "standby":
+            self._reason = ""
+            self._enter("starting")
 
     def ready(self, progress: Progress, alerts: Callable[[], list[dict[str, Any]]]) -> None:
         """The node works; what is to be looked at from now on."""
         self._progress, self._alerts = progress, alerts
-        self._recovery_s = time.monotonic() - self._began_s
+        self._recovery_s = self._clock() - self._began_s
         self._notifier.say("READY=1", f"STATUS={self._name} is ready")
         self._enter("ready")
 
@@ -104,7 +129,8 @@ class Vitals:
     def _enter(self, state: str) -> None:
         if self._state in ("failed", "stopped"):
             return
-        self._state, self._since_s = state, time.monotonic()
+        self._state = state
+        self._since_s = self._came_on_s = self._clock()
         self._tell()
 
     def _run(self) -> None:
@@ -121,8 +147,13 @@ class Vitals:
                     log.error("no progress for %g s: %s", self._watchdog_s, ", ".join(hung))
             self._write(ages, hung)
         if self._state in ("starting", "recovering"):
-            self._notifier.say(f"EXTEND_TIMEOUT_USEC={EXTEND_USEC}", f"STATUS={self._status()}")
-        elif not hung and self._state == "ready":
+            words = [f"STATUS={self._status()}"]
+            if self._clock() - self._came_on_s < STILL_S:
+                words.append(f"EXTEND_TIMEOUT_USEC={EXTEND_USEC}")
+                if self._is_watched:  # else systemd would begin to watch a boot by it
+                    words.append("WATCHDOG=1")
+            self._notifier.say(*words)
+        elif not hung and self._state in ("ready", "standby"):
             self._notifier.say("WATCHDOG=1")
 
     def _status(self) -> str:
@@ -131,7 +162,7 @@ class Vitals:
         return f"recovering {100 * self._done // self._total} %"
 
     def _write(self, ages: dict[str, float], hung: list[str]) -> None:
-        now = time.monotonic()
+        now = time.monotonic()  # as health_of() has it
         said = {
             "node": self._name,
             "process": self._process,

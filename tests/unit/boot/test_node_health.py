@@ -9,7 +9,7 @@ from hms.boot.config import load
 from hms.boot.monitoring.health import health_of
 from hms.boot.monitoring.notify import Notifier
 from hms.boot.monitoring.state_file import STATE_BYTES, StateFile, read_state, state_file_of
-from hms.boot.monitoring.vitals import Vitals
+from hms.boot.monitoring.vitals import STILL_S, Vitals
 from hms.boot.supervise import identify
 from hms.server.progress import Progress
 
@@ -66,6 +66,10 @@ def _alert(name):
         ("ready", {}, True, True, "ready"),
         ("ready", {"alerts": [_alert("store_low")]}, True, True, "ready, alerts: store_low"),
         ("draining", {}, True, False, "draining"),
+        (
+            *("standby", {"reason": "2 of 3 copies"}),
+            *(True, False, "stands by, waits for 2 of 3 copies"),
+        ),
         ("failed", {"reason": "sync: EIO"}, False, False, "failed: sync: EIO"),
         ("ready", {"hung": ["log"]}, False, False, "no progress for 30 s: log"),
         (
@@ -117,17 +121,63 @@ def test_a_file_that_is_not_whole_says_nothing(tmp_path):
     assert read_state(path) is None
 
 
+class Ear(Notifier):
+    """What a supervisor would hear."""
+
+    def __init__(self):
+        super().__init__({})
+        self.told = []
+
+    def say(self, *words):
+        self.told.extend(words)
+
+
+def test_a_boot_gets_more_time_for_as_long_as_it_comes_on(tmp_path):
+    """One that hangs was given a minute more each second, for good."""
+    ear, now = Ear(), [0.0]
+    vitals = Vitals("N1", StateFile(tmp_path / "state"), 30, ear, clock=lambda: now[0])
+
+    def extends():
+        ear.told.clear()
+        vitals._tell()
+        assert any(word.startswith("STATUS=") for word in ear.told)
+        assert "WATCHDOG=1" not in ear.told
+        return any(word.startswith("EXTEND_TIMEOUT_USEC=") for word in ear.told)
+
+    assert extends()
+    now[0] = STILL_S - 1
+    vitals.recovering(40, 100)
+    now[0] += STILL_S - 1
+    assert extends()
+    now[0] += 2
+    assert not extends()
+    vitals.recovering(41, 100)
+    assert extends()
+
+
+def test_who_stood_by_is_watched_while_it_recovers(tmp_path):
+    """A supervisor killed a take-over that had more than its watchdog's time to read."""
+    ear = Ear()
+    file = tmp_path / "state"
+    vitals = Vitals("N1", StateFile(file), 30, ear, is_watched=True)
+    vitals.recovering(40, 100)
+    assert "WATCHDOG=1" in ear.told
+    ear.told.clear()
+    vitals.stands_by("2 of 3 copies")
+    assert ear.told[0] == "READY=1"
+    assert "WATCHDOG=1" in ear.told
+    assert (read_state(file)["state"], read_state(file)["reason"]) == ("standby", "2 of 3 copies")
+    ear.told.clear()
+    vitals.goes_on()
+    assert (read_state(file)["state"], read_state(file)["reason"]) == ("starting", "")
+    assert "WATCHDOG=1" in ear.told
+
+
 def test_a_thread_that_hangs_is_named_and_the_watchdog_is_not_fed(tmp_path, caplog):
     """What the vitals' thread sees it tells, though nobody else of the node can."""
-    told = []
-
-    class Ear(Notifier):
-        def say(self, *words):
-            told.extend(words)
-
-    now, counts = [0.0], {"log": 1}
-    path = tmp_path / "state"
-    vitals = Vitals("N1", StateFile(path), 30, Ear({}))
+    ear, now, counts = Ear(), [0.0], {"log": 1}
+    path, told = tmp_path / "state", ear.told
+    vitals = Vitals("N1", StateFile(path), 30, ear)
     vitals.recovering(40, 100)
     assert read_state(path)["state"] == "recovering"
     assert "STATUS=recovering 40 %" in told
