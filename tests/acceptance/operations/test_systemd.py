@@ -1,11 +1,8 @@
 """The units that ship, and the words that a supervisor hears of a node."""
 
 import re
-import socket
 import subprocess
 import sys
-import threading
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from hms.history.backups.backup_chain import backups_in
 from hms.testing import node as booted
 from tests.support.project import ROOT
 from tests.support.secured import PASSWORD, document, secured_node
+from tests.support.supervisor import ear_at
 from tests.support.syscall_filter import allowed
 from tests.support.waiting import wait_until
 
@@ -101,40 +99,20 @@ def test_a_unit_is_right_and_lets_the_process_do_little(unit, tmp_path):
     assert float(exposure[1]) <= EXPOSURE_MAX
 
 
-@contextmanager
-def heard_at(path):
-    """Words as they come: the kernel keeps ten datagrams, and drops what a node says beyond."""
-    words = []
-
-    def hear():
-        while said := ear.recv(4096):
-            words.extend(said.decode().splitlines())
-
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as ear:
-        ear.bind(str(path))
-        thread = threading.Thread(target=hear)
-        thread.start()
-        try:
-            yield words
-        finally:
-            with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as last:
-                last.sendto(b"", str(path))
-            thread.join()
-
-
 def test_a_supervisor_hears_how_a_node_does(tmp_path, monkeypatch):
     """READY when it serves, WATCHDOG while it comes on, STOPPING before it drains."""
     path = tmp_path / "notify"
-    with heard_at(path) as words:
+    with ear_at(path) as ear:
         monkeypatch.setenv("NOTIFY_SOCKET", str(path))
         with booted(config={"hms": {"queue": {"orders": {}}}}) as node:
-            wait_until(lambda: "READY=1" in words)
-            wait_until(lambda: "WATCHDOG=1" in words)
+            wait_until(lambda: "READY=1" in ear.words)
+            wait_until(lambda: "WATCHDOG=1" in ear.words)
             with hms.connect(node.address) as connection:
                 connection.session().producer("orders").send(b"x")
-            assert "STOPPING=1" not in words
+            assert "STOPPING=1" not in ear.heard()
             assert node.stop() == 0
-            wait_until(lambda: "STOPPING=1" in words)
+            wait_until(lambda: "STOPPING=1" in ear.words)
+    words = ear.words
     assert words.index("READY=1") < words.index("WATCHDOG=1") < words.index("STOPPING=1")
     assert any(word.startswith("EXTEND_TIMEOUT_USEC=") for word in words[: words.index("READY=1")])
 
