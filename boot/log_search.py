@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from hms.boot.rotated_files import number_of
+from hms.client.core.log_events import event_of_text
 
 __all__ = [
     "LEVELS",
@@ -63,14 +64,14 @@ class Entry(NamedTuple):
         return (*first.split("\n"), *traceback.splitlines(), *self.lines[1:])
 
 
-_HEAD = {"ts", "level", "event", "text", "node", "boot"}
+_HEAD = {"ts", "level", "event", "logger", "text", "node", "boot"}
 _UNKNOWN = Entry(0, "INFO", "", (), {})
 """To which lines belong that no entry precedes."""
 
 
 class Chosen(NamedTuple):
-    """Which entries are wanted; "" and 0: any. level: this one or worse; event: the name, or what
-    it begins with; words: all of them, in small or large letters."""
+    """Which entries are wanted; "" and 0: any. level: this one or worse; event: its name, or that
+    of its logger, or what that begins with; words: all of them, in small or large letters."""
 
     level: str = "DEBUG"
     event: str = ""
@@ -84,12 +85,19 @@ class Chosen(NamedTuple):
         text = entry.text.casefold()
         return (
             LEVELS.index(entry.level) >= LEVELS.index(self.level)
-            and (not self.event or f"{entry.event}.".startswith(f"{self.event}."))
+            and (not self.event or _is_of(entry, self.event))
             and (not self.request or _names(entry, self.request))
             and self.since_ms <= entry.at_ms
             and not (self.until_ms and entry.at_ms >= self.until_ms)
             and all(word.casefold() in text for word in self.words)
         )
+
+
+def _is_of(entry: Entry, event: str) -> bool:
+    logger = str(entry.fields.get("logger", entry.event))
+    if entry.event == event or f"{logger}.".startswith(f"{event}."):
+        return True
+    return event_of_text(logger, str(entry.fields.get("text", ""))) == event
 
 
 def _names(entry: Entry, request: str) -> bool:

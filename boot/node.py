@@ -753,7 +753,7 @@ class NodeProcess:
             fault = self._taken.why(_known(fault))
             self.is_replaced = isinstance(fault, StoreFenced | LeadershipLost)
             told = isinstance(fault, HmsError)
-            _say(f"the node stops: {fault}", None if told else fault)
+            _say("node_failed", f"the node stops: {fault}", None if told else fault)
             reason = fault if isinstance(fault, HmsError) else NodeFailed(detail=repr(fault))
             if not self.is_replaced:
                 self._vitals.failed(str(reason))
@@ -810,7 +810,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error = _known(fault)
         if not isinstance(error, HmsError):
             raise
-        _say(str(error))
+        _say("boot_failed", str(error))
         if given.ready_fd is not None:
             with contextlib.suppress(OSError):
                 tell_failed(given.ready_fd, str(error))
@@ -865,7 +865,7 @@ def _repair(node: Node, fault: StoreCorrupt) -> None:
     """A replica whose log is damaged leads no more: it gets from another one what it lacks."""
     from hms.boot.replicating import note_damage  # noqa: PLC0415 - a node alone does not pay for it
 
-    _say(f"this replica cannot lead: {fault}")
+    _say("replica_damaged", f"this replica cannot lead: {fault}")
     note_damage(node, fault)
 
 
@@ -892,10 +892,10 @@ def _known(fault: BaseException) -> BaseException:
     return fault
 
 
-def _say(text: str, fault: BaseException | None = None) -> None:
+def _say(event: str, text: str, fault: BaseException | None = None) -> None:
     """Into the log; without the time when no clock tells it."""
     try:
-        log.critical(text, exc_info=fault)
+        log.critical(text, exc_info=fault, extra={"event": event})
     except OverflowError:
         sys.stderr.write(f"CRITICAL {log.name} {text}\n")
 

@@ -85,7 +85,7 @@ def serve(
     try:
         server.run()
     except HmsError as error:
-        _LOGGER.critical("%s", error, exc_info=error.__cause__)
+        _LOGGER.critical("%s", error, exc_info=error.__cause__, extra={"event": "server_failed"})
         return 1
     finally:
         if until_eof:

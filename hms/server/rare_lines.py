@@ -41,7 +41,8 @@ class RareLines:
                 return
             self._written += 1
         if left_out:
-            self._write("%d lines like the next one were left out", left_out)
+            about = {"event": "lines_left_out"}
+            self._write("%d lines like the next one were left out", left_out, extra=about)
         if extra is None:
             self._write(text, *arguments)
         else:

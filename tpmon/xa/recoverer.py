@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
             _tell_ready(given.ready_fd)
             recoverer.run()
     except HmsError as error:
-        log.critical("%s", error)
+        log.critical("%s", error, extra={"event": "recoverer_failed"})
         return 1
     return 0
 

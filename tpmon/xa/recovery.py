@@ -107,7 +107,7 @@ class Recovery:
         except DecisionUnreadable as error:
             if gtrid not in self._told:
                 self._told.add(gtrid)
-                log.warning("%s", error)
+                log.warning("%s", error, extra={"event": "decision_unreadable"})
             return Decision(gtrid, [], str(error))
 
     # ---- one branch

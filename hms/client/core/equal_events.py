@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hms.client.core.log_events import event_of
+
 __all__ = ["EQUAL_MAX", "EqualEvents"]
 
 EQUAL_MAX = 10
@@ -72,6 +74,7 @@ def _summary(event: _Event) -> logging.LogRecord:
     last = event.last
     assert last is not None
     said = vars(last) | {
+        "event": event_of(last),
         "msg": "%d more like this within a second, the last: %s",
         "args": (event.left_out, last.getMessage()),
         "exc_info": None,

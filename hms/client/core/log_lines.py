@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from hms.client.core.log_events import event_of
 from hms.client.core.log_output import ERRORS_FD, LogOutput
 
 __all__ = [
@@ -100,7 +101,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """An object on each line: ts, level, event, text, then fields."""
+    """An object on each line: ts, level, event, logger, text, then fields."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         super().__init__()
@@ -112,7 +113,8 @@ class JsonLines(logging.Formatter):
         said: dict[str, Any] = {
             "ts": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z",
             "level": record.levelname,
-            "event": getattr(record, "event", record.name),
+            "event": event_of(record),
+            "logger": record.name,
             "text": record.getMessage(),
             **self._about,
         }

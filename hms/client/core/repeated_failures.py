@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hms.client.core.log_events import event_of
+
 __all__ = ["RepeatedFailures"]
 
 PERIOD_S = 60.0
@@ -64,6 +66,7 @@ class RepeatedFailures(logging.Filter):
                 known.left_out += 1
                 return False
             left_out, known.left_out = known.left_out, 0
+        record.event = event_of(record)
         said = f"{type(error).__name__}: {_line(error)}"
         more = f", {left_out} such lines were left out" if left_out else ""
         record.msg = f"{record.getMessage()}: {said} (time {known.count}{more})"

@@ -861,7 +861,7 @@ class LoginGate:
         self._came["refused", mechanism if mechanism in COUNTED else OTHER] += 1
         of_its_own = f"login of %r from %s is refused: {why.replace('%', '%%')}"  # hides no other
         lines = self._throttled if why == TOO_MANY else self._refusals
-        lines.say(of_its_own, user[:63], caller)
+        lines.say(of_its_own, user[:63], caller, extra={"event": "login_refused"})
 
 
 def check_grant(login: Login, text: str) -> None:

@@ -45,7 +45,11 @@ def test_a_refusal_has_the_same_name_in_the_log_and_in_the_client(node, tmp_path
     assert json.loads(CliRunner().invoke(main, words).stdout) == said
     node.stop()
     events = [json.loads(line) for line in node.log.splitlines()]
-    assert {"ts", "level", "event", "text", "node", "boot"} <= events[-1].keys()
+    assert {"ts", "level", "event", "logger", "text", "node", "boot"} <= events[-1].keys()
+    names = [said["event"] for said in events]
+    ready, draining = names.index("node_ready"), names.index("node_draining")
+    assert names.index("node_listens") < ready < draining
+    assert [said for said in events if said["event"] == said["logger"]] == []
 
 
 def test_logrotate_has_the_node_begin_a_new_file(node, tmp_path):

@@ -33,8 +33,9 @@ TEXT = (
 JSON = {
     "ts": "2026-05-01T08:00:05.250Z",
     "level": "WARNING",
-    "event": "hms.alerts",
-    "text": "alert store_low begins",
+    "event": "alert_begins",
+    "logger": "hms.alerts",
+    "text": "alert store_low begins: low",
     "request": "2-1",
 }
 
@@ -69,7 +70,7 @@ def test_entries_are_read_in_the_order_in_which_they_were_written(log_file):
         ("ERROR", "hms.server.lane", 3),
         ("DEBUG", "hms.refusals", 1),
         ("WARNING", "server shop [17]", 1),
-        ("WARNING", "hms.alerts", 2),
+        ("WARNING", "alert_begins", 2),
         ("INFO", "hms.node", 1),
     ]
     start_ms = START_S * 1000
@@ -84,6 +85,11 @@ def test_entries_are_read_in_the_order_in_which_they_were_written(log_file):
         (("--level", "warning"), "245"),
         (("--event", "hms.server"), "2"),
         (("--event", "hms.serv"), ""),
+        (("--event", "node_ready"), "1"),
+        (("--event", "node_draining"), "6"),
+        (("--event", "refused"), "3"),
+        (("--event", "alert_begins"), "5"),
+        (("--event", "hms.alerts"), "5"),
         (("--request", "12-7"), "3"),
         (("--request", "2-7"), ""),
         (("--request", "2-1"), "5"),
@@ -182,7 +188,7 @@ def test_json_is_shown_as_text_with_all_that_it_says(log_file):
     entry = JSON | {"node": "N1", "boot": "ab", "traceback": "Traceback\n  ValueError: no"}
     (log_file.parent / "N1.log-20260501").write_text(json.dumps(entry) + "\n")
     assert said(log_file, "begins", "--since", "2026-05-01T08:00:05").splitlines() == [
-        "2026-05-01T08:00:05.250Z WARNING hms.alerts: alert store_low begins request=2-1",
+        "2026-05-01T08:00:05.250Z WARNING alert_begins: alert store_low begins: low request=2-1",
         "Traceback",
         "  ValueError: no",
     ]
@@ -193,6 +199,6 @@ def test_the_end_of_a_log_is_read_by_people_whatever_is_in_it():
     lines = [json.dumps(JSON), "Traceback (most recent call last):", "MemoryError"]
     assert lines_for_people(["a cut line", *lines]) == [
         "a cut line",
-        "2026-05-01T08:00:05.250Z WARNING hms.alerts: alert store_low begins request=2-1",
+        "2026-05-01T08:00:05.250Z WARNING alert_begins: alert store_low begins: low request=2-1",
         *lines[1:],
     ]

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from hms.client.core.equal_events import EQUAL_MAX, EqualEvents
 from hms.client.core.log_lines import form_of, make_formatter
 from hms.client.core.repeated_failures import LINES_PER_S, PERIOD_S, RepeatedFailures
 
@@ -32,7 +33,34 @@ def test_an_event_is_an_object_on_a_line_with_its_fields():
     )
     assert said["ts"].endswith("Z")
     assert "args_" not in said
-    assert json.loads(form.format(_record("x")))["event"] == "hms.node"
+    said = json.loads(form.format(_record("x")))
+    assert (said["event"], said["logger"]) == ("hms.node", "hms.node")
+
+
+def test_an_event_keeps_its_name_whatever_its_text_becomes():
+    """With its arguments, in the sum of many, and as a failure that comes again."""
+    form = make_formatter("JSON", {})
+
+    def name_of(record):
+        return json.loads(form.format(record))["event"]
+
+    assert name_of(_record("node %s is ready", "N1")) == "node_ready"
+    many = EqualEvents(clock=lambda: 0.0)
+    for _ in range(EQUAL_MAX + 1):
+        many.admits(_record("connection %s is lost: %s", "x", "it is silent"))
+    (summary,) = many.over(at_once=True)
+    assert summary.getMessage().startswith("1 more like this")
+    assert name_of(summary) == "connection_lost"
+    failures = RepeatedFailures()
+    for _ in range(2):
+        try:
+            _failing(ValueError)
+        except ValueError as error:
+            again = _record("service %s failed", "PAY", name="tpmon.server")
+            again.exc_info = type(error), error, error.__traceback__
+        assert failures.filter(again)
+    assert "(time 2)" in again.getMessage()
+    assert name_of(again) == "service_failed"
 
 
 def test_a_traceback_is_a_field():

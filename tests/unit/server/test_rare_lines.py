@@ -9,8 +9,13 @@ from tests.support.memory_peer import Node
 
 def test_so_many_lines_are_written_and_the_next_period_says_how_many_were_not():
     """Nothing is left out silently."""
-    lines, now = [], [1000.0]
-    rare = RareLines(lambda text, *words: lines.append(text % words), lambda: now[0])
+    lines, events, now = [], [], [1000.0]
+
+    def write(text, *words, extra=None):
+        lines.append(text % words)
+        events.append(extra)
+
+    rare = RareLines(write, lambda: now[0])
     for number in range(LINES_MAX + 7):
         rare.say("line %d", number)
     assert lines == [f"line {number}" for number in range(LINES_MAX)]
@@ -19,6 +24,7 @@ def test_so_many_lines_are_written_and_the_next_period_says_how_many_were_not():
     rare.say("line %s", "later")
 
     assert lines[LINES_MAX:] == ["7 lines like the next one were left out", "line later"]
+    assert events[LINES_MAX:] == [{"event": "lines_left_out"}, None]
 
 
 def test_a_client_that_asks_for_the_same_refusal_for_ever_does_not_fill_the_log(tmp_path, caplog):
