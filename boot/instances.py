@@ -12,6 +12,7 @@ from typing import Any
 from hms.boot.entries import Server
 from hms.boot.restarts import Demand, Restarts
 from hms.boot.supervise import environment
+from hms.client.core.log_output import PAYLOADS_VARIABLE
 from hms.store.journal.descriptor_wait import with_descriptor
 from hms.wire.client_identity import SECRET_BYTES
 from tpmon.environment import SECRET_VARIABLE
@@ -42,6 +43,8 @@ class Instance:
     is_serving: bool = False
     fault: str = ""
     last_end: str = ""
+    payloads: str = ""
+    """What its process has heard of PAYLOADS_VARIABLE."""
     secret: bytes = field(default=b"", repr=False)
     """By which the node knows its present process, whatever others call themselves."""
 
@@ -57,6 +60,7 @@ class Instance:
         self.secret = os.urandom(SECRET_BYTES)
         inherited = {k: v for k, v in environment().items() if k not in withheld}
         own = {SECRET_VARIABLE: self.secret.hex()}
+        self.payloads = inherited.get(PAYLOADS_VARIABLE, "")
         try:
             self.ready_fd, writer = with_descriptor(os.pipe)
         except OSError as fault:
@@ -91,6 +95,14 @@ class Instance:
         if self.process is not None and self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 os.write(self.process.stdin.fileno(), os.fsencode(f"{file}\n"))
+
+    def tell_payloads(self, shown: str) -> None:
+        """Have its process log payloads, or not; one whose pipe is full is told the next time."""
+        if self.process is None or self.process.stdin is None or self.payloads == shown:
+            return
+        with contextlib.suppress(OSError):
+            os.write(self.process.stdin.fileno(), f"{PAYLOADS_VARIABLE}={shown}\n".encode())
+            self.payloads = shown
 
     def settle(self) -> None:
         """It serves now, or has ended."""

@@ -85,6 +85,7 @@ from hms.server.byte_ledger import FRAME_BYTES, size_of, take_part
 from hms.server.effect_release import append_records
 from hms.server.gateway import Gateway, PeerKey
 from hms.server.log_levels import LogLevels
+from hms.server.log_payloads import LogPayloads
 from hms.server.logins.auditing import Auditing
 from hms.server.logins.callers import Caller
 from hms.server.lone_frames import LoneFrames
@@ -159,7 +160,13 @@ class NodeProcess:
             AlertCommand(*about),
             Alerts(compose.clock_ms, tell=self._told),
         )
-        self._own = NodeOperations(alerts, LogLevels(), self._figures, **moving)
+        self._own = NodeOperations(
+            alerts,
+            LogLevels(),
+            LogPayloads(node.log_payloads, self._tell_payloads),
+            self._figures,
+            **moving,
+        )
         self._deleted = 0
         """So many messages a COLD boot removed."""
         self._journal = taken.store
@@ -319,7 +326,7 @@ class NodeProcess:
         most_bytes = memory_limit() or 0
         is_open = self._node.allow_debugger and has_secrets(self._config, self._node)
         debugger_allowed = DEBUGGER_ALLOWED if is_open else ""
-        log_payloads = PAYLOADS_LOGGED if self._node.log_payloads else ""
+        payloads = self._own.payloads
 
         def audit_broken() -> str:
             heads = None if cluster is None else cluster.audits
@@ -340,7 +347,7 @@ class NodeProcess:
             anchor_not_sent=lambda: "" if self._anchors is None else self._anchors.fault,
             alert_not_told=lambda: self._alert_command.fault,
             debugger_allowed=lambda: debugger_allowed,
-            log_payloads=lambda: log_payloads,
+            log_payloads=lambda: PAYLOADS_LOGGED if payloads.is_on else "",
             copy_damaged=self._damage,
             certificates=certificates,
             copies=self._taken.troubles,
@@ -370,6 +377,9 @@ class NodeProcess:
         """Of commands that the configuration names."""
         secret = self._secret_variables()
         return {name: text for name, text in os.environ.items() if name not in secret}
+
+    def _tell_payloads(self, is_on: bool) -> None:
+        self._servers.tell_payloads(is_on)
 
     def _told(self, *, begins: bool, name: str, destination: str, text: str) -> None:
         change = Change(begins, name, destination, text)
@@ -587,6 +597,7 @@ class NodeProcess:
     def _look(self) -> None:
         self._load.look()
         self._own.levels.tick()
+        self._own.payloads.tick()
         self._watch.look()
         self._failing_back.look()
         self._alert_command.look()

@@ -19,6 +19,7 @@ from hms.boot.entries import LETTERS, Config, Node, Server
 from hms.boot.instances import Instance, Pool
 from hms.boot.restarts import Demand
 from hms.boot.withheld_variables import withheld_from
+from hms.client.core.log_output import PAYLOADS_VARIABLE
 from hms.errors.catalogue import InvalidArgument, ServerNotFound
 from hms.server.service_monitor import Load
 from hms.wire.client_identity import uid_of
@@ -123,6 +124,13 @@ class Servers:
         with self._lock:
             for instance in self._instances():
                 instance.tell_log(file)
+
+    def tell_payloads(self, is_on: bool) -> None:
+        """Whether they log what they fail at, from now on, and those that are started later."""
+        shown = os.environ[PAYLOADS_VARIABLE] = "1" if is_on else ""
+        with self._lock:
+            for instance in self._instances():
+                instance.tell_payloads(shown)
 
     # orders, which wait for nothing: they are given under the engine's lock
 

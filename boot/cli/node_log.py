@@ -1,4 +1,4 @@
-"""hms log: search and follow the log of a node on this machine, and change its level."""
+"""hms log: search and follow the log of a node on this machine, and change what stands in it."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from hms.boot.log_search import LEVELS, Chosen, Entry, entries_of, files_of, fol
 
 __all__ = ["log"]
 
-log = click.Group("log", help="The node's log: search and follow it, change its level.")
+log = click.Group("log", help="The node's log: search and follow it, change what stands in it.")
 SHOWN = 1000
 _CHOICE = click.Choice(LEVELS[:-1], case_sensitive=False)
 
@@ -120,6 +120,19 @@ def level(target: Target, level: str, name: str, span_s: float) -> None:
     part = name or "the node"
     how_long = f" for {round(span_s)} s" if span_s else ""
     target.say(f"{part} logs {level.upper()}{how_long}", said)
+
+
+@log.command()
+@target_options
+@click.argument("state", type=click.Choice(("on", "off")))
+@click.option("--for", "span_s", type=SPAN, default=600, help="Such as 10m; 0: until it ends.")
+def payloads(target: Target, state: str, span_s: float) -> None:
+    """Have services that fail log what they were given; after ten minutes it is as configured
+    again. An alert is active as long as they do."""
+    is_on = state == "on"
+    said = target.administer("log.payloads", is_on=is_on, seconds=round(span_s))
+    how_long = f" for {round(span_s)} s" if span_s else ""
+    target.say(f"payloads of failures are {'' if is_on else 'not '}logged{how_long}", said)
 
 
 def _file_of(target: Target) -> Path:

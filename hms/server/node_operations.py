@@ -9,6 +9,7 @@ from hms.errors.catalogue import NotSupported
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.log_levels import LogLevels
+from hms.server.log_payloads import LogPayloads
 from hms.wire import operations as ops
 
 __all__ = ["NODE_OPERATIONS", "UNFORESEEN", "Ended", "Later", "NodeOperations"]
@@ -16,6 +17,7 @@ __all__ = ["NODE_OPERATIONS", "UNFORESEEN", "Ended", "Later", "NodeOperations"]
 NODE_OPERATIONS = (
     "alert.list",
     "log.level",
+    "log.payloads",
     "replica.add",
     "replica.remove",
     "replica.switchover",
@@ -75,17 +77,20 @@ class NodeOperations:
         self,
         alerts: Alerts,
         levels: LogLevels,
+        payloads: LogPayloads,
         figures: Callable[[], dict[str, Any]] = dict,
         replicas: Callable[[ops.Operation], dict[str, Any] | Later] = _no_replicas,
     ) -> None:
         self.alerts = alerts
-        self.levels = levels
+        self.levels, self.payloads = levels, payloads
         self._figures, self._replicas = figures, replicas
 
     def operate(self, asked: ops.Operation) -> Any:
         """Plain data."""
         if isinstance(asked, ops.SetLogLevel):
             return self.levels.change(asked)
+        if isinstance(asked, ops.SetLogPayloads):
+            return self.payloads.change(asked)
         if isinstance(asked, ops.SwitchOver | ops.AddReplica | ops.RemoveReplica):
             return self._replicas(asked)
         return {"active": self.alerts.active(), "ended": self.alerts.ended()}

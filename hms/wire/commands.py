@@ -196,6 +196,7 @@ _OPERATIONS = (
     _operation("metrics.show", ops.ShowMetrics, _A.VIEW, "node", _R.READ),
     _operation("alert.list", ops.Nothing, _A.VIEW, "node", _R.READ),
     _operation("log.level", ops.SetLogLevel, _A.OPERATE, "node", _R.ONCE),
+    _operation("log.payloads", ops.SetLogPayloads, _A.OPERATE, "node", _R.ONCE),
     _operation("replica.add", ops.AddReplica, _A.OPERATE, "node", _R.ONCE),
     _operation("replica.remove", ops.RemoveReplica, _A.OPERATE, "node", _R.ONCE),
     _operation("replica.switchover", ops.SwitchOver, _A.OPERATE, "node", _R.ONCE),

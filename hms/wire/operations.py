@@ -47,6 +47,7 @@ __all__ = [
     "ScaleServer",
     "SelectMessages",
     "SetLogLevel",
+    "SetLogPayloads",
     "ShowMetrics",
     "ShowTopics",
     "SwitchOver",
@@ -141,6 +142,14 @@ class SetLogLevel(Operation, frozen=True):
 
     level: Name
     name: Text = ""
+    seconds: U63 = 0
+
+
+class SetLogPayloads(Operation, frozen=True):
+    """is_on: whether services that fail log what they were given; seconds: after them it is as
+    configured again, 0: until the node ends."""
+
+    is_on: bool
     seconds: U63 = 0
 
 

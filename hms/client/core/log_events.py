@@ -17,6 +17,8 @@ EVENTS = {
         "alert %s ends%s after %d s": "alert_ends",
         "the level of %s is %s": "log_level_changed",
         "the level of %s is as configured again": "log_level_restored",
+        "payloads at which services fail are %s": "log_payloads_changed",
+        "payloads at which services fail are %s again": "log_payloads_restored",
     },
     "hms.client": {
         "%s": "listener_interrupted",

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hms.client.core.log_events import event_of
-from hms.client.core.log_output import ERRORS_FD, LogOutput
+from hms.client.core.log_output import ERRORS_FD, PAYLOADS_VARIABLE, LogOutput
 
 __all__ = [
     "FORMAT_VARIABLE",
@@ -29,8 +29,6 @@ __all__ = [
 
 FORMAT_VARIABLE = "HMS_LOG_FORMAT"
 """TEXT or JSON, for processes that the node starts."""
-PAYLOADS_VARIABLE = "HMS_LOG_PAYLOADS"
-"""1: they may log bodies and values of properties."""
 FIELDS = (
     *("connection", "client_id", "user", "request", "destination", "message_id", "error"),
     *("audit", "trace_id", "alert", "kind", "service"),

@@ -21,6 +21,7 @@ __all__ = [
     "ERRORS_FD",
     "LOG_FLAGS",
     "LOG_MODE",
+    "PAYLOADS_VARIABLE",
     "LogOutput",
     "await_end_of_node",
     "begin_file",
@@ -30,6 +31,8 @@ __all__ = [
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 LOG_MODE = 0o640
 ERRORS_FD = 2
+PAYLOADS_VARIABLE = "HMS_LOG_PAYLOADS"
+"""1: a process may log bodies and values of properties."""
 LOOK_S = 1.0
 STOP_S = 1.0
 
@@ -192,13 +195,17 @@ def keep_printing() -> None:
 
 def await_end_of_node(fd: int) -> None:
     """Returns when the node is gone. Until then it says when its log goes on in another file, and
-    then so does this process, with what it prints."""
-    rest = b""
+    then so does this process, with what it prints; and whether payloads may be logged."""
+    rest, word = b"", f"{PAYLOADS_VARIABLE}=".encode()
     while data := os.read(fd, 1 << 16):
         *whole, rest = (rest + data).split(b"\n")
-        if whole:
+        files = [line for line in whole if not line.startswith(word)]
+        for line in whole:
+            if line.startswith(word):
+                os.environ[PAYLOADS_VARIABLE] = line.removeprefix(word).decode()
+        if files:
             with contextlib.suppress(OSError):
-                begin_file(os.fsdecode(whole[-1]))
+                begin_file(os.fsdecode(files[-1]))
 
 
 def begin_file(path: str) -> None:

@@ -1,10 +1,13 @@
 """What stands in no log: bodies and values of properties, unless log_payloads lets (SE-10)."""
 
+from itertools import count
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import hms
+from hms.boot.cli import main
 from hms.testing import node as booted
 from tests.support.waiting import wait_until
 
@@ -59,6 +62,41 @@ def test_no_body_and_no_value_of_a_property_is_in_a_log(caplog):
         for text in (node.log, caplog.text):
             assert BODY not in text
             assert VALUE not in text
+
+
+def test_payloads_are_logged_for_a_while_and_by_an_order():
+    """By services that run already and by those that are started later; it ends by itself, and is
+    in the audit as each order is."""
+    with (
+        booted(config=_config(log_payloads=False)) as node,
+        hms.connect(node.address, request_timeout_s=WAIT_S) as conn,
+    ):
+        tries = count()
+
+        def is_shown():
+            """The line is written before the answer comes."""
+            body = f"{BODY}-{next(tries)}"
+            with pytest.raises(hms.errors.ServiceCallFailed):
+                conn.call("FAIL", body, timeout_s=WAIT_S)
+            return f"service FAIL was given: '{body}'" in node.log
+
+        def alerts():
+            return {one["alert"] for one in conn.administer("alert.list")["active"]}
+
+        assert not is_shown()
+        words = ["log", "payloads", "on", "--for", "0", "--connect", node.address]
+        done = CliRunner().invoke(main, words)
+        assert (done.exit_code, done.output) == (0, "payloads of failures are logged\n")
+        wait_until(is_shown)
+        wait_until(lambda: "log_payloads" in alerts())
+        conn.administer("server.restart", {"name": "failing"})
+        wait_until(lambda: node.log.count("runs as process") == 2)
+        assert is_shown()
+        words[2:5] = ["on", "--for", "1s"]
+        assert CliRunner().invoke(main, words).output == "payloads of failures are logged for 1 s\n"
+        wait_until(lambda: not is_shown())
+        wait_until(lambda: "log_payloads" not in alerts())
+        assert "payloads at which services fail are not logged again" in node.log
 
 
 def test_log_payloads_shows_what_a_service_failed_at_and_is_an_alert():

@@ -49,7 +49,10 @@ from tests.support.memory import SETTINGS
 from tests.support.secured import PASSWORD, document, me, secured_node
 from tests.support.waiting import wait_until
 
-OF_THE_PROCESS = ("log.level", "replica.add", "replica.remove", "replica.switchover")
+OF_THE_PROCESS = (
+    *("log.level", "log.payloads"),
+    *("replica.add", "replica.remove", "replica.switchover"),
+)
 """A broker in memory has none."""
 ORDERS = [
     row

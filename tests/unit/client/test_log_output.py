@@ -6,7 +6,7 @@ import os
 import pytest
 
 from hms.client.core.equal_events import EQUAL_MAX, EqualEvents
-from hms.client.core.log_output import LogOutput, _Printed, await_end_of_node
+from hms.client.core.log_output import PAYLOADS_VARIABLE, LogOutput, _Printed, await_end_of_node
 
 
 @pytest.fixture
@@ -140,3 +140,18 @@ def test_a_server_hears_the_last_file_that_it_is_told(monkeypatch):
     await_end_of_node(reader)
     os.close(reader)
     assert told == ["/b/N1.log"]
+
+
+def test_a_server_hears_whether_it_may_log_payloads(monkeypatch):
+    """Between names of files, which it hears too."""
+    told = []
+    monkeypatch.setattr("hms.client.core.log_output.begin_file", told.append)
+    monkeypatch.setenv(PAYLOADS_VARIABLE, "")
+    for words, shown in ((f"{PAYLOADS_VARIABLE}=1\n/a\n", "1"), (f"{PAYLOADS_VARIABLE}=\n", "")):
+        reader, writer = os.pipe()
+        os.write(writer, words.encode())
+        os.close(writer)
+        await_end_of_node(reader)
+        os.close(reader)
+        assert os.environ[PAYLOADS_VARIABLE] == shown
+    assert told == ["/a"]
