@@ -1,18 +1,25 @@
 """A group of commands that imports each one only when it is used, and reports errors one way.
 
 Help is written from the table alone, so that `hms --help` loads nothing. An HmsError ends the
-command with its text on standard error and exit code 1; click ends a wrong command line with 2.
+command with its text on standard error and exit code 1; click ends a wrong command line with 2. A
+command whose reader has gone, such as head, ends as SIGPIPE ends others, without a word: it may
+have been given more to do or to tell, so that 0 would say too much.
 """
 
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 __all__ = ["LazyGroup"]
+
+UNREAD = 128 + signal.SIGPIPE
+"""Exit code of a command whose output nobody reads any more."""
 
 
 class LazyGroup(click.Group):
@@ -43,7 +50,8 @@ class LazyGroup(click.Group):
 
                 detail = f"{os.fsencode(argument)[:80]!r} is no UTF-8"
                 ctx.fail(str(InvalidArgument(what="command line", detail=detail)))
-        return super().parse_args(ctx, args)
+        with _ending_unread(ctx):  # --help and --version print here
+            return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -65,12 +73,20 @@ class LazyGroup(click.Group):
         """Run the command; what HMS refuses ends with exit code 1."""
         from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
 
-        try:
-            return super().invoke(ctx)
-        except HmsError as error:
-            click.echo(error.describe(is_shell=True), err=True)
-            ctx.exit(1)
-        except BrokenPipeError:
-            # The reader has gone; standard output is put away so that closing it says nothing more.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(1)
+        with _ending_unread(ctx):
+            try:
+                return super().invoke(ctx)
+            except HmsError as error:
+                click.echo(error.describe(is_shell=True), err=True)
+                ctx.exit(1)
+
+
+@contextmanager
+def _ending_unread(ctx: click.Context) -> Iterator[None]:
+    """Ends the command quietly when the reader of its output has gone."""
+    try:
+        yield
+    except BrokenPipeError:
+        # standard output is put away, so that closing it says nothing more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        ctx.exit(UNREAD)

@@ -105,6 +105,8 @@ def follow_(target: Target, words: tuple[str, ...], **chosen: Any) -> None:
             for entry in follow(file):
                 if wanted.has(entry):
                     _show(target, entry)
+    except BrokenPipeError:  # its own output, which nobody reads any more
+        raise
     except OSError as fault:
         raise click.ClickException(f"the log cannot be read: {fault}") from fault
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import tomllib
 from importlib.metadata import version
 
@@ -258,3 +260,48 @@ def test_an_argument_that_is_no_utf_8_is_a_wrong_command_line(words):
     assert done.exit_code == 2
     assert "HMS-1011 command line: b'" in done.stderr
     assert "\\xff" in done.stderr
+
+
+def unread(*words):
+    """A command whose reader has gone; its exit code, and what it said on standard error."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        line = [sys.executable, "-m", "hms.boot", *words]
+        done = subprocess.run(
+            line, stdout=writing, stderr=subprocess.PIPE, timeout=120, check=False
+        )
+    finally:
+        os.close(writing)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["errors", "list"]])
+def test_a_command_whose_output_nobody_reads_ends_as_others_do(words):
+    """`hms errors list | head -1` ended with 1, as a command that failed."""
+    assert unread(*words) == (128 + signal.SIGPIPE, b"")
+
+
+def test_a_log_that_nobody_reads_any_more_is_no_log_that_cannot_be_read(tmp_path):
+    """`hms log follow | head -1` said that the log cannot be read."""
+    config = tmp_path / "hms.conf"
+    config.write_text('[node.NODE1]\nlisten = ["tcp://127.0.0.1:7700"]\n')
+    log = tmp_path / "var" / "NODE1" / "run" / "NODE1.log"
+    log.parent.mkdir(parents=True)
+    is_over = threading.Event()
+
+    def write():
+        with log.open("a") as out:
+            while not is_over.wait(0.05):
+                out.write("2026-01-01T00:00:00.000Z INFO one more line\n")
+                out.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        ended = unread("log", "follow", "--config", str(config))
+    finally:
+        is_over.set()
+        writer.join()
+
+    assert ended == (128 + signal.SIGPIPE, b"")
