@@ -65,7 +65,7 @@ def _delete(kind: str) -> click.Command:
     @click.option("--discard", is_flag=True, help="With --force: what waits is discarded.")
     def delete(target: Target, name: str, yes: bool, force: bool, discard: bool) -> None:
         if not yes:
-            asked = _asked(target, kind, name, is_forced=force)
+            asked = _asked(target, kind, name, is_forced=force, is_discarded=discard)
             click.confirm(asked, abort=True, err=True)
         count = target.administer(f"{kind}.delete", name=name, force=force, discard=discard)
         done = "discarded" if discard or kind == "topic" else "dead_lettered"
@@ -75,26 +75,56 @@ def _delete(kind: str) -> click.Command:
     return delete
 
 
-def _asked(target: Target, kind: str, name: str, *, is_forced: bool) -> str:
-    """The question before an end, with what would be lost."""
+def _asked(target: Target, kind: str, name: str, *, is_forced: bool, is_discarded: bool) -> str:
+    """The question before an end, with what would be lost. What the node is going to refuse is
+    refused here: DestinationNotFound, DestinationInUse."""
+    shown = _shown(target, kind, name)
+    if shown is not None:
+        _check_end(kind, name, shown, is_forced=is_forced)
     if not is_forced:
         return f"End {name}?"
     if kind != "queue":
         return f"End {name} with all that waits for its subscriptions?"
-    held = held_by(target, name, "waiting", "delayed", "in_flight")
-    return f"End {name} and discard {held}?"
+    held = _held(shown, "waiting", "delayed")
+    return f"End {name} and {f'discard {held}' if is_discarded else f'dead-letter {held}'}?"
+
+
+def _check_end(kind: str, name: str, shown: dict[str, Any], *, is_forced: bool) -> None:
+    """As the node has it, of what it shows."""
+    from hms.errors.catalogue import DestinationInUse  # noqa: PLC0415 - not for --help
+
+    waiting = shown.get("waiting", 0) + shown.get("delayed", 0)
+    detail = ""
+    if shown["life"] == "CONFIGURED":
+        detail = "it stands in hms.conf, or is the system's own"
+    elif shown.get("consumers"):
+        detail = f"it has {shown['consumers']} consumers"
+    elif waiting and not is_forced:
+        detail = f"{waiting} messages wait in it; receive or move them, or use --force"
+    if detail:
+        raise DestinationInUse(kind=kind, destination=name, detail=detail)
 
 
 def held_by(target: Target, queue: str, *counts: str) -> str:
     """How many messages a question is about; who may not view the queue is not told."""
+    return _held(_shown(target, "queue", queue), *counts)
+
+
+def _held(shown: dict[str, Any] | None, *counts: str) -> str:
+    if shown is None:
+        return "all messages"
+    return counted(sum(shown[each] for each in counts), "message")
+
+
+def _shown(target: Target, kind: str, name: str) -> dict[str, Any] | None:
+    """What the node shows of it; None to who may not view it."""
     from hms.errors.catalogue import TpSecurity  # noqa: PLC0415 - not for --help
 
     try:
-        shown = target.administer("queue.show", name=queue)
+        shown: dict[str, Any] = target.administer(f"{kind}.show", name=name)
     except TpSecurity:
-        return "all messages"
-    held = sum(shown[each] for each in counts)
-    return counted(held, "message")
+        return None
+    return shown
 
 
 def _pause(kind: str) -> click.Command:

@@ -170,6 +170,29 @@ def test_an_operator_creates_alters_pauses_and_deletes_a_queue(session, hms_comm
     assert "no queue desk" in hms_command("queue", "show", "desk", code=1).stderr
 
 
+def test_what_cannot_be_deleted_is_refused_before_a_question(session, hms_command):
+    """An operator said yes to what was refused then."""
+
+    def refused(*words):
+        said = hms_command(*words, code=1).stderr
+        assert "[y/N]" not in said
+        return said
+
+    hms_command("queue", "create", "desk")
+    session.producer(hms.Queue("desk")).send("one")
+    assert "1 messages wait" in refused("queue", "delete", "desk")
+    consumer = session.consumer(hms.Queue("desk"))
+    assert "1 consumers" in refused("queue", "delete", "desk", "--force")
+    consumer.close()
+    for words in (("queue", "orders"), ("queue", "HMS.DLQ"), ("topic", "news")):
+        assert "it stands in hms.conf" in refused(words[0], "delete", words[1])
+    assert "there is no queue gone" in refused("queue", "delete", "gone")
+
+    forced = "queue", "delete", "desk", "--force"
+    assert "End desk and dead-letter 1 message?" in hms_command(*forced, code=1).stderr
+    assert "and discard 1 message?" in hms_command(*forced, "--discard", code=1).stderr
+
+
 def test_an_operator_does_the_same_to_topics(session, hms_command):
     """Each of the commands of `hms topic`."""
     hms_command("topic", "create", "sport", "--topic-string", "World/Sport")
