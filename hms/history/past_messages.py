@@ -27,6 +27,7 @@ __all__ = ["Past"]
 
 _LEAVES = frozenset(("acknowledged", "discarded", "expired", "dead_lettered", "purged", "moved"))
 _PLAIN = ("offset", "event", "time", "message_id")
+_SUBSCRIPTIONS = ("subscription", "subscriptions")
 _WHOLE = (*_PLAIN, "priority", "timestamp", "expiration", "kind", "head", "body")
 
 
@@ -36,7 +37,8 @@ class Past:
 
     def __init__(self, path: PathName, place: str, at: str, selector: str = "") -> None:
         self._path = path
-        self._kind, self._name, self._subscription = _place_of(place)
+        self._kind, self._name, subscription = _place_of(place)
+        self._subscription = self._found(subscription) if "@" in subscription else subscription
         self._matches = selector_test(selector) if selector else None
         self.files = 0
         """File messages that were left out: their files are not in the history."""
@@ -111,6 +113,17 @@ class Past:
             return self._subscription in (event.subscriptions or ())
         return event.subscription == self._subscription
 
+    def _found(self, text: str) -> str:
+        """The name of a subscription in NAME[@TOPIC], in both of which an @ may be: the longest of
+        which something is known."""
+        names = [text, *(text[:at] for at in range(len(text) - 1, 0, -1) if text[at] == "@")]
+        known = set[str]()
+        for part in plan(self._path, Scope(includes_body=False)):
+            for batch in read_part(part, Scope(includes_body=False), _SUBSCRIPTIONS):
+                for event in batch:
+                    known.update((event.subscription or "", *(event.subscriptions or ())))
+        return next((name for name in names if name in known), names[min(1, len(names) - 1)])
+
     def _is_before_all(self) -> bool:
         """Nothing at all had happened by then, anywhere."""
         scope = Scope(until_ms=self._until_ms, includes_body=False)
@@ -125,7 +138,7 @@ def _place_of(place: str) -> tuple[str, str, str]:
     if kind == "queue" and name:
         return "queue", name, ""
     if kind == "subscription" and name:
-        return "topic", "", name.rpartition("@")[0] or name
+        return "topic", "", name
     if kind == "retained":
         raise NotSupported(
             feature="what was retained at a moment of the past", instead="Export it as it is now."

@@ -6,7 +6,7 @@ after the first chunk is not touched: `end` is the place in the order of arrival
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -88,17 +88,26 @@ def place_of(state: State, text: str) -> Found:
 
 
 def subscription_name(state: State, text: str) -> str:
-    """Of NAME[@TOPIC]; a name may have an @ of its own."""
-    return text if state.space.durables(text) else text.rpartition("@")[0] or text
+    """Of NAME[@TOPIC], as place_of finds it."""
+    found = _alike(state, text)
+    return found[0].name if found else text.rpartition("@")[0] or text
+
+
+def _alike(state: State, text: str) -> Sequence[Subscription]:
+    """Those of one name that NAME[@TOPIC] means. Both may have an @ of their own, so the longest
+    name that exists is taken."""
+    found, at = state.space.durables(text), len(text)
+    while not found and (at := text.rfind("@", 0, at)) > 0:
+        topic = text[at + 1 :]
+        alike = state.space.durables(text[:at])
+        found = [s for s in alike if topic in (s.said_topic, s.pattern.text)]
+    return found
 
 
 def _subscription(state: State, text: str) -> Subscription:
-    found = [*state.space.durables(text)]
-    name, _, topic = text.rpartition("@")
-    if not found and name:
-        alike = state.space.durables(name)
-        found = [s for s in alike if topic in (s.said_topic, s.pattern.text)]
+    found = _alike(state, text)
     if not found:
+        name, _, topic = text.rpartition("@")
         raise SubscriptionNotFound(name=name or text, destination=topic if name else "any topic")
     if len(found) > 1:
         topics = ", ".join(s.said_topic for s in found)

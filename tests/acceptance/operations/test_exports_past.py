@@ -152,6 +152,21 @@ def test_the_past_of_a_subscription(node, export):
     assert bodies(export("subscription:some@news/#", "--at", str(at))) == ["one"]
 
 
+def test_the_past_of_a_subscription_whose_name_has_an_at_sign(node, export):
+    """The file was whole, and empty: what stands behind the sign was taken for a topic."""
+    with hms.connect(node.address) as connection, connection.session() as session:
+        for name in ("me@home", "me"):
+            session.subscriber("news", durable=name).close()
+        send(node, "one", to=hms.Topic("news"))
+        session.unsubscribe("news", "me")
+        send(node, "two", to=hms.Topic("news"))
+        at = "--at", str(newest(node))
+        for place in ("me@home", "me@home@news"):
+            assert bodies(export(f"subscription:{place}", *at)) == ["one", "two"]
+        assert bodies(export("subscription:me@news", *at)) == []
+        session.unsubscribe("news", "me@home")
+
+
 def test_a_history_whose_beginning_is_gone_is_refused(node, export, monkeypatch):
     """A message that came before would be missing, silently."""
     send(node, "x")

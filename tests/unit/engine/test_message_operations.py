@@ -3,6 +3,7 @@
 import pytest
 
 from hms.engine.admin import message_selection
+from hms.engine.admin.message_selection import subscription_name
 from hms.engine.engine import Return
 from hms.engine.queue import pending_list, ready_queue
 from hms.engine.settings import DestinationSettings
@@ -445,6 +446,19 @@ def test_what_waits_for_a_durable_subscription_is_managed_like_a_queue():
     rig.start([("audit", "news")])
     (left,) = operate(rig, "list", "subscription:audit")["messages"]
     assert (left["priority"], len(waiting(rig, "other"))) == (9, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "topic"), [("me@home", "news"), ("me", "home@news"), ("a@b", "c@d"), ("@x", "y@")]
+)
+def test_a_name_and_a_topic_may_have_an_at_sign_of_their_own(name, topic):
+    """It was taken for what stands before a topic, so nobody could name such a subscription."""
+    destinations = (*DESTINATIONS, DestinationSettings("topic", topic))
+    rig = EngineRig(subscriptions=[(name, topic)], destinations=destinations)
+
+    for place in (f"subscription:{name}", f"subscription:{name}@{topic}"):
+        assert operate(rig, "list", place)["messages"] == []
+        assert subscription_name(rig.engine.state, place.partition(":")[2]) == name
 
 
 def test_what_is_retained_is_listed_copied_and_deleted(rig):
