@@ -40,8 +40,12 @@ REPLAY_RUNS = DestinationSettings("queue", REPLAY_QUEUE, redelivery_limit=-1)
 
 def node_uid(config: Config, node: Node) -> int:
     """A number that names the node in its log and to its clients."""
-    name = f"{config.domain.name}/{node.name}".encode()
-    return zlib.crc32(name) << 8 | node.group.hmsindex
+    return uid_of(config.domain.name, node.name, node.group.hmsindex)
+
+
+def uid_of(domain: str, node: str, index: int) -> int:
+    """The same, of the three of which it is made."""
+    return zlib.crc32(f"{domain}/{node}".encode()) << 8 | index
 
 
 def hms_version() -> str:

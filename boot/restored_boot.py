@@ -6,15 +6,17 @@ listener but a socket in a folder of this user. So it reaches nobody, and nobody
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import hms
 import hms.testing
+from hms.boot.compose import uid_of
 from hms.errors.catalogue import BackupRefused, BootFailed
 from hms.history.backups.backup_manifest import Manifest
 
-__all__ = ["Booted", "boot_restored"]
+__all__ = ["Booted", "boot_restored", "domain_of"]
 
 _COUNTED = ("waiting", "delayed", "in_flight")
 
@@ -28,13 +30,31 @@ class Booted(NamedTuple):
     differs: dict[str, list[int]]
 
 
-def boot_restored(store: Path, manifest: Manifest, restored: dict[str, int]) -> Booted:
+def domain_of(manifest: Manifest, said: str, known: Sequence[str]) -> str:
+    """The domain of the node that was backed up. said: by who asks; known: which it may be, where
+    nobody says. BackupRefused where none fits the number that the store has."""
+    uid = manifest.node_uid
+    wanted = [said] if said else [manifest.domain] if manifest.domain else known
+    for name in wanted:
+        if uid_of(name, manifest.node, uid & 0xFF) == uid:
+            return name
+    if said:
+        detail = f"{said!r} is not the domain of its node {manifest.node}"
+    else:
+        detail = f"it does not say the domain of its node {manifest.node}, as it was made by an"
+        detail += " older version: say it with --domain, as [domain] of hms.conf had it then"
+    raise BackupRefused(what=manifest.name, detail=detail)
+
+
+def boot_restored(store: Path, manifest: Manifest, domain: str, restored: dict[str, int]) -> Booted:
     """Boot the store WARM, compare what waits at each place, and end the node: it is killed, as
     its store is removed next. BackupRefused."""
     with tempfile.TemporaryDirectory(prefix="hms-check-") as folder:
         began_s = time.monotonic()
         try:
-            with hms.testing.node(store, _settings(manifest, Path(folder)), warm=True) as node:
+            with hms.testing.node(
+                store, _settings(manifest, domain, Path(folder)), warm=True
+            ) as node:
                 seconds = time.monotonic() - began_s
                 with hms.connect(node.address, profile="") as connection:
                     found = {
@@ -58,7 +78,7 @@ def _name(row: dict[str, Any]) -> str:
     return f"{row['name']}@{row['topic']}" if "topic" in row else str(row["name"])
 
 
-def _settings(manifest: Manifest, folder: Path) -> dict[str, Any]:
+def _settings(manifest: Manifest, domain: str, folder: Path) -> dict[str, Any]:
     group = {"SVGTYPE": "HMS", "NODENAME": manifest.node, "HMSINDEX": manifest.node_uid & 0xFF}
     own = {
         "listen": [f"ipc://{folder}/s"],
@@ -67,5 +87,5 @@ def _settings(manifest: Manifest, folder: Path) -> dict[str, Any]:
         "max_message_bytes": min(1 << 20, manifest.segment_bytes // 8),
     }
     # the node's number, which the store has, follows from the domain's name too
-    domain = {"domain": {"name": manifest.domain}} if manifest.domain else {}
-    return {**domain, "node": {manifest.node: own}, "svrgroup": {"checked": group}}
+    groups = {"checked": group}
+    return {"domain": {"name": domain}, "node": {manifest.node: own}, "svrgroup": groups}

@@ -33,6 +33,8 @@ _TO = click.option(
 )
 LATEST = "latest"
 DIFFERS = 3
+USUAL_DOMAIN = "hms"
+"""Of a node of which hms.conf says none."""
 
 
 @backup.command()
@@ -291,8 +293,14 @@ def verify(target: Target, path: Path, deep: bool) -> None:
 @click.option("--to", type=_FOLDER, help="The new store; not there, or empty.")
 @click.option("--until", help="The last moment: a time such as 2026-05-01T08:00, or a number.")
 @click.option("--check", "is_trial", is_flag=True, help="Boot the new store, then remove it.")
-def restore(target: Target, path: Path, to: Path | None, until: str | None, is_trial: bool) -> None:
-    """Make a new store of the backup PATH, or the last in it, up to a moment.
+@click.option(
+    "--domain", default="", help="With --check: that of a backup that does not say it; old ones."
+)
+def restore(
+    target: Target, path: Path, to: Path | None, until: str | None, is_trial: bool, domain: str
+) -> None:
+    """Make a new store of the backup PATH, or the last in it, up to a moment; with --until of the
+    last in it that has that moment.
 
     What was acknowledged after that moment comes again, flagged as redelivered; what was sent after
     it is gone. Both are told as far as the backup knows. No message id is given twice. Of the last
@@ -304,9 +312,9 @@ def restore(target: Target, path: Path, to: Path | None, until: str | None, is_t
     """
     from hms.history.backups.shipped_mark import read_mark  # noqa: PLC0415 - not for --help
 
-    path = _chosen(path)
+    path = _chosen(path, until)
     if is_trial:
-        _trial(target, path, to or path.parent, until)
+        _trial(target, path, to or path.parent, until, domain)
         return
     if to is None:
         raise click.UsageError("say with --to where the new store is to be")
@@ -328,17 +336,23 @@ def _restored(path: Path, to: Path, until: str | None) -> "Restored":
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.history.backups.backup_restoration import restore as make  # noqa: PLC0415 - the same
 
-    lsn = int(until) if until and until.isdigit() else 0
-    until_ms = _moment(until) if until and not lsn else 0
+    lsn, until_ms = _limits(until)
     return make(path, to, CronCalendar(), until_lsn=lsn, until_ms=until_ms)
 
 
-def _trial(target: Target, path: Path, beside: Path, until: str | None) -> None:
+def _limits(until: str | None) -> tuple[int, int]:
+    """The sequence number or the time that --until says; 0 for none."""
+    lsn = int(until) if until and until.isdigit() else 0
+    return lsn, _moment(until) if until and not lsn else 0
+
+
+def _trial(target: Target, path: Path, beside: Path, until: str | None, domain: str) -> None:
     """Restore into a folder that is removed, and boot the store there."""
-    from hms.boot.restored_boot import boot_restored  # noqa: PLC0415 - not for --help
+    from hms.boot.restored_boot import boot_restored, domain_of  # noqa: PLC0415 - not for --help
     from hms.history.backups.backup_manifest import read_manifest  # noqa: PLC0415 - the same
 
     manifest = read_manifest(path)
+    domain = domain_of(manifest, domain, _domains(target))
     try:
         # a node that does not end, as its disk does not answer, is told and not what it leaves
         made = TemporaryDirectory(prefix=".restore-check-", dir=beside, ignore_cleanup_errors=True)
@@ -348,7 +362,7 @@ def _trial(target: Target, path: Path, beside: Path, until: str | None) -> None:
     with made as folder:
         store = Path(folder) / "store"
         done = _restored(path, store, until)
-        booted = boot_restored(store, manifest, done.counts)
+        booted = boot_restored(store, manifest, domain, done.counts)
     said = {"backup": str(path), "lsn": done.lsn, **booted._asdict()}
     text = f"{path}: restored up to {done.lsn} and booted in {booted.seconds:.1f} s"
     text = f"{text}, {counted(booted.waiting, 'message waits', 'messages wait')}"
@@ -357,6 +371,16 @@ def _trial(target: Target, path: Path, beside: Path, until: str | None) -> None:
     target.say(text, said)
     if booted.differs:
         click.get_current_context().exit(DIFFERS)
+
+
+def _domains(target: Target) -> list[str]:
+    """Of which one a backup may be that does not say it."""
+    from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
+
+    try:
+        return [target.config().domain.name, USUAL_DOMAIN]
+    except HmsError:
+        return [USUAL_DOMAIN]  # a backup is tried where there is no hms.conf, too
 
 
 def _place(target: Target, given: Path | None) -> Path:
@@ -369,12 +393,16 @@ def _place(target: Target, given: Path | None) -> Path:
     return node.backups
 
 
-def _chosen(path: Path) -> Path:
-    """A backup, or the last one in a folder of them."""
-    from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - not for --help
+def _chosen(path: Path, until: str | None = None) -> Path:
+    """A backup, or the last one in a folder of them; until: the last that has this moment."""
+    from hms.history.backups.backup_chain import backups_in, holding  # noqa: PLC0415 - as above
 
     known = backups_in(path)
-    return known[-1] if known else path
+    if not known:
+        return path
+    lsn, until_ms = _limits(until)
+    found = holding(known[-1], lsn=lsn, at_ms=until_ms) if lsn or until_ms else None
+    return found or known[-1]
 
 
 def _moment(text: str) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hms.client.compression import inflated
 from hms.engine.engine import Engine
 from hms.engine.queue.destinations import Subscription
@@ -43,6 +45,7 @@ __all__ = [
     "check_files",
     "count_places",
     "files_named",
+    "holding",
     "linked",
     "records_of",
     "recovered",
@@ -69,6 +72,44 @@ def chain_of(backup: Path) -> list[tuple[Path, Manifest]]:
             raise BackupRefused(what=str(path), detail=f"{chain[0][0].name} does not follow it")
         chain.insert(0, (path, before))
     return chain
+
+
+def holding(like: Path, *, lsn: int = 0, at_ms: int = 0) -> Path | None:
+    """The newest backup beside one, of its node, out of which a moment can be restored: a sequence
+    number, or a time. None when there is none."""
+    wanted = read_manifest(like)
+    for path in reversed(backups_in(like.parent)):
+        try:
+            chain = chain_of(path)
+        except BackupRefused:
+            continue  # what is damaged helps nobody
+        full, last = chain[0][1], chain[-1][1]
+        if last.node != wanted.node:
+            continue
+        if lsn and full.store == wanted.store and full.until_lsn - 1 <= lsn < last.until_lsn:
+            return path
+        if at_ms and _ended_ms(chain[0][0], full) <= at_ms:
+            return path
+    return None
+
+
+def _ended_ms(path: Path, full: Manifest) -> int:
+    """The time of the last record of a full backup, which took its copy longer to be made; 0 when
+    nothing has a time in it."""
+    decoder = EventDecoder(columns=("time",))
+    try:
+        for number in range(full.last_segment, full.first_segment - 1, -1):
+            one = [(path, replace(full, first_segment=number, last_segment=number))]
+            found = [
+                event.time
+                for lsn, kind, _, payload, _ in records_of(path, one)
+                for event in decoder.decode(lsn, kind, payload)
+            ]
+            if found:
+                return max(found)
+    except (OSError, StoreCorrupt):
+        return full.created_ms  # who restores it is told what is wrong
+    return 0
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:

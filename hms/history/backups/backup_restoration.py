@@ -23,6 +23,7 @@ from hms.history.backups.backup_chain import (
     chain_of,
     check_files,
     count_places,
+    holding,
     linked,
     records_of,
     recovered,
@@ -148,7 +149,8 @@ def _cut(
     first, last = chain[0][1].until_lsn - 1, chain[-1][1].until_lsn - 1
     if until_lsn and not first <= until_lsn <= last:
         detail = f"sequence number {until_lsn} is not between {first} and {last}"
-        raise BackupRefused(what=str(chain[-1][0]), detail=f"{detail}, which can be restored")
+        detail += f", which can be restored; {_elsewhere(chain, until_lsn, until_ms)}"
+        raise BackupRefused(what=str(chain[-1][0]), detail=detail)
     decoder = EventDecoder(columns=_COLUMNS)
     cut, at_ms, base_ms, is_over = None, 0, 0, False
     for lsn, kind, count, payload, position in records_of(log, chain):
@@ -167,8 +169,16 @@ def _cut(
         cut = _Cut(segment, end, end_lsn, at_ms)
     if cut is None or cut.lsn < first:
         detail = f"that is before the full backup {chain[0][0].name}, whose last record"
-        raise BackupRefused(what=str(chain[-1][0]), detail=f"{detail} is {first}")
+        detail += f" is {first}; {_elsewhere(chain, until_lsn, until_ms)}"
+        raise BackupRefused(what=str(chain[-1][0]), detail=detail)
     return cut
+
+
+def _elsewhere(chain: list[tuple[Path, Manifest]], until_lsn: int, until_ms: int) -> str:
+    """Which other backup of the folder has that moment."""
+    backup = chain[-1][0]
+    other = holding(backup, lsn=until_lsn, at_ms=until_ms)
+    return f"no backup in {backup.parent} has it" if other is None else f"{other} has it"
 
 
 def _count(events: list[Any], after: tuple[Counter[str], Counter[str], list[str]]) -> None:

@@ -16,6 +16,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -27,8 +28,8 @@ from hms.boot.cli import main
 from hms.boot.cli.cells import written_time
 from hms.errors.catalogue import BackupRefused, MessageFormatError, NodeStillStopping
 from hms.history.backups import backup_chain, backup_creation, backup_restoration
-from hms.history.backups.backup_chain import backups_in, recovered, verify
-from hms.history.backups.backup_manifest import read_manifest
+from hms.history.backups.backup_chain import backups_in, holding, recovered, verify
+from hms.history.backups.backup_manifest import read_manifest, write_manifest
 from hms.history.backups.backup_restoration import restore
 from hms.history.backups.shipped_mark import MARK, read_mark
 from hms.history.events import COLUMNS
@@ -541,6 +542,30 @@ def test_a_flipped_bit_in_any_file_is_named(made, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_moment_before_a_full_backup_is_found_in_another_one(made, tmp_path):
+    """The error named the newest full backup, which is not the one that it takes."""
+    node, folder, _, _ = made
+    *_, earlier, newest = backups_in(folder / "shipped")
+    before, after = read_manifest(earlier), read_manifest(newest)
+    assert before.base
+    assert not after.base
+    moments = [("until_lsn", before.until_lsn - 1), ("until_ms", before.created_ms)]
+
+    for name, moment in moments:
+        with pytest.raises(BackupRefused, match=f"{earlier} has it"):
+            restore(newest, tmp_path / "new", CronCalendar(), **{name: moment})
+    with pytest.raises(BackupRefused, match=f"no backup in {folder / 'shipped'} has it"):
+        restore(newest, tmp_path / "new", CronCalendar(), until_ms=1)
+    assert list(tmp_path.iterdir()) == []
+
+    words = "restore", folder / "shipped", "--to", tmp_path / "new", "--until", before.until_lsn - 1
+    assert command(node, *words)["lsn"] == before.until_lsn - 1
+    last_ms = restore(newest, tmp_path / "newest", CronCalendar()).at_ms
+    assert last_ms < after.created_ms
+    assert holding(earlier, at_ms=last_ms) == newest
+    assert holding(newest, at_ms=last_ms - 1) == earlier
+
+
 def test_what_cannot_be_restored_writes_nothing(made, tmp_path, monkeypatch):
     """A directory in use, a moment before the first backup, too little space."""
     node, folder, _, _ = made
@@ -616,6 +641,29 @@ def test_a_trial_restore_boots_a_node_of_a_domain_with_a_name_of_its_own(tmp_pat
         command(node, "create", "--to", kept)
         said = command(node, "restore", kept, "--check")
     assert (said["differs"], said["waiting"]) == ({}, 1)
+
+
+def test_a_backup_that_does_not_say_its_domain_is_tried_with_that_which_fits(tmp_path, monkeypatch):
+    """Backups of an older version could not be tried: HMS-5006, the store of another node."""
+    kept = tmp_path / "kept"
+    with hms.testing.node(tmp_path / "store", {**CONFIG, "domain": {"name": "airline"}}) as node:
+        command(node, "create", "--to", kept)
+        (backup,) = kept.iterdir()
+        write_manifest(backup, msgspec.structs.replace(read_manifest(backup), domain=""))
+        assert command(node, "restore", kept, "--check")["differs"] == {}  # as hms.conf has it
+    monkeypatch.chdir(tmp_path)
+
+    def trial(*words):
+        done = CliRunner().invoke(main, ["backup", "restore", str(kept), "--check", *words])
+        return done.exit_code, done.output
+
+    code, said = trial()
+    assert code == 1
+    assert "say it with --domain" in said
+    code, said = trial("--domain", "shop")
+    assert code == 1
+    assert "'shop' is not the domain of its node" in said
+    assert trial("--domain", "airline")[0] == 0
 
 
 def test_a_trial_restore_names_a_place_that_has_another_number(tmp_path, monkeypatch):
