@@ -1,5 +1,6 @@
 """hms message: look at messages that wait, move, copy, delete, expire and alter them."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -36,6 +37,8 @@ LISTED_MAX = 1000
 """Of a list without --limit."""
 WAITED_MAX, WAIT_POLL_S = 10_000, 0.2
 _TIMES = ("time", "expires", "due")
+_TYPES = ("", "char", "short", "int", "long", "float", "double", "string", "carray", "bool")
+"""By field_buffer's codes, as hms send --property names them."""
 
 
 _AT_EACH = click.option(
@@ -97,10 +100,11 @@ def list_(
 
 
 def _show_rows(target: Target, place: str, rows: list[dict[str, Any]], *, at_each: bool) -> None:
+    named = {name: None for row in rows for name in row.get("properties", {})}
     if not target.is_json:
         rows = [({"node": row["node"]} if at_each else {}) | _readable(row) for row in rows]
     first = ("node", *LISTED) if at_each else LISTED
-    shown = (*first, *(name for row in rows[:1] for name in row.get("properties", {})))
+    shown = (*first, *map(_column, named))
     empty = f"no such message in {place}"
     show_table(target, rows, empty=empty, columns=shown, times=_TIMES)
 
@@ -131,7 +135,12 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
     kind = row["kind"] & _KIND_MASK
     shown["kind"] = KINDS[kind] if kind < len(KINDS) else str(kind)
     cells: dict[str, Any] = {name: "" if shown[name] is None else shown[name] for name in COLUMNS}
-    return cells | dict(row.get("properties", {}))
+    return cells | {_column(name): value for name, value in row.get("properties", {}).items()}
+
+
+def _column(name: str) -> str:
+    """Where the value of a property stands: a sender may call one id."""
+    return f"property {name}" if name in (*COLUMNS, "node") else name
 
 
 @message.command()
@@ -150,6 +159,7 @@ def view(
 
     A map, stream or object is shown by its values, a compressed body inflated, where it has at most
     1 MiB. --body json indents it; --body hex and --raw have its bytes as they are stored.
+    A property stands with its type, as hms send --property takes it.
     """
     from hms.boot.body_text import body_text, needs_whole  # noqa: PLC0415 - not for --help
     from hms.wire.packed_messages import decode_head  # noqa: PLC0415 - the same
@@ -164,20 +174,46 @@ def view(
     if raw is not None:
         if data is None:
             raise click.ClickException("its body is in the log only: receive it, or move it")
-        try:
-            raw.write_bytes(data)
-        except OSError as fault:
-            raise click.ClickException(f"{raw} cannot be written: {fault.strerror}") from fault
+        _write_raw(raw, data)
         data = data if is_whole else data[:max_bytes]
     del shown["has_more"]
-    own = {"correlation_id": head.correlation_id, "reply_to": head.reply_to}
-    values = {**shown, **own, **dict(head.node), **dict(head.properties)}
-    if not target.is_json:
-        values = {**_readable(shown), **own, **dict(head.node), **dict(head.properties)}
+    own = {"correlation_id": head.correlation_id, "reply_to": head.reply_to, **dict(head.node)}
+    typed = _typed(head.types, head.properties)
+    if target.is_json:
+        values = {**shown, **own, "properties": typed}
+    else:
+        typed_names = {f"{name}:{kind}": value for name, (kind, value) in typed.items()}
+        values = {**_readable(shown), **own, **typed_names}
     said = body_text(shown["kind"], data, shown["bytes"], body)
     values["body"] = said if body == "json" else said[: max_bytes * (3 if body == "hex" else 1)]
     found = {name: value for name, value in values.items() if value is not None}
     show_values(target, found, times=() if target.is_json else (*_TIMES, *TIMES_OF_A_LETTER))
+
+
+def _typed(codes: bytes, properties: dict[str, Any]) -> dict[str, list[Any]]:
+    """[type, value] of each, by name; a head whose types do not fit its values is shown as well."""
+    from field_buffer.types import infer_type  # noqa: PLC0415 - not for --help
+
+    kinds: list[int] = [*codes]
+    if len(kinds) != len(properties) or not all(0 < kind < len(_TYPES) for kind in kinds):
+        kinds = [infer_type(value) for value in properties.values()]
+    both = zip(kinds, properties.items(), strict=True)
+    return {name: [_TYPES[kind], value] for kind, (name, value) in both}
+
+
+def _write_raw(file: Path, data: bytes) -> None:
+    """For this user's eyes alone, as exports are; whole or not at all."""
+    part = file.with_name(f".{file.name}.part-{os.getpid()}")
+    try:
+        if file.exists() and not file.is_file():  # a pipe, or /dev/stdout
+            file.write_bytes(data)
+            return
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(data)
+        part.replace(file)
+    except OSError as fault:
+        part.unlink(missing_ok=True)
+        raise click.ClickException(f"{file} cannot be written: {fault.strerror}") from fault
 
 
 @message.command()
@@ -282,6 +318,8 @@ def _change_at(
     target: Target, place: str, done: str, verb: str, rest: dict[str, Any], **more: Any
 ) -> bool:
     """Whether some that were meant were left."""
+    from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
+
     is_all, is_dry, is_sure = rest.pop("is_all"), rest.pop("is_dry"), rest.pop("yes")
     is_atomic, is_paused = rest.pop("is_atomic"), rest.pop("is_paused")
     wait_s = rest.pop("wait_s") or 0
@@ -309,14 +347,27 @@ def _change_at(
             outcome = getattr(found, verb)(**more, told=so_far.append)
             if out and outcome.skipped_in_flight:
                 outcome = _waited(connection, place, out, wait_s, outcome, verb, more)
-        except (Exception, KeyboardInterrupt):
+        except (Exception, KeyboardInterrupt) as fault:
             if so_far:
-                click.echo(f"{place}: {so_far[-1].count} {done} before it ended", err=True)
+                count = so_far[-1].count
+                left = _left(found, chosen["limit"], count) if isinstance(fault, HmsError) else ""
+                click.echo(f"{place}: {count} {done} before it ended{left}", err=True)
             raise
         away = _await_arrival(found, before) if more.get("node") else {}
     gone = _gone(chosen, outcome)
     _say_outcome(target, place, done, outcome, away, gone=gone)
     return bool(gone or outcome.skipped_in_flight or outcome.skipped_ordered)
+
+
+def _left(found: Any, limit: int, done: int) -> str:
+    """How many of what was meant are left; "" where nobody answers any more."""
+    from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
+
+    try:
+        there = found.dry_run().delete().count
+    except HmsError:
+        return ""
+    return f", {min(there, limit - done) if limit else there} left"
 
 
 def _gone(chosen: dict[str, Any], outcome: Any) -> int:

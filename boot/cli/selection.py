@@ -37,7 +37,8 @@ def selection_options(command: Callable[..., Any], *, has_order: bool = True) ->
 
 def asked_for(**chosen: Any) -> dict[str, Any]:
     """The arguments of where(), from the options."""
-    times = {name: moment(name, chosen[name]) for name in ("since", "until") if chosen[name]}
+    said = {"since": "from", "until": "until"}
+    times = {name: moment(word, chosen[name]) for name, word in said.items() if chosen[name]}
     return {
         "selector": chosen["selector"],
         "ids": _ids(chosen["ids"]),

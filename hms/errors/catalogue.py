@@ -1096,16 +1096,16 @@ class FlowControlTimeout(TpQueueFull):
 
 
 class InvalidDestinationState(TpNotReady):
-    """HMS-4031: {kind} {destination} is paused for sending, and was for all the {waited_s} s that this send waited."""
+    """HMS-4031: {kind} {destination} is paused for sending, and was for all the {waited_s} s that were waited for it."""
 
     number: ClassVar[int] = 4031
     text: ClassVar[str] = (
         "{kind} {destination} is paused for sending, and was for all the {waited_s} s that "
-        "this send waited"
+        "were waited for it"
     )
     cure_text: ClassVar[str] = (
-        "Resume it (hms {kind} resume {destination}), then send again; nothing of this send "
-        "was stored."
+        "Resume it (hms {kind} resume {destination}), then do this again; nothing of it was "
+        "stored."
     )
 
 

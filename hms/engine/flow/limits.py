@@ -236,7 +236,7 @@ def paused(target: Queue | Topic) -> Obstacle:
     """A destination takes nothing now (F-C14)."""
     fields: dict[str, FieldValue] = {"kind": target.kind, "destination": target.name}
     late = InvalidDestinationState
-    return Obstacle(late(**fields), may_wait=True, late=late, fields=fields)
+    return Obstacle(late(**fields, waited_s=0.0), may_wait=True, late=late, fields=fields)
 
 
 def _oldest_s(state: State, place: Place) -> float:

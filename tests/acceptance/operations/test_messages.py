@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 import hms
-from field_buffer.types import Int
+from field_buffer.types import Int, Short
 from hms import aio
 from hms.boot.cli import main
 from hms.boot.cli.message_files import Line, write_file
@@ -84,7 +84,7 @@ def test_an_operator_lists_views_moves_copies_alters_and_deletes_messages(node, 
     counted = command("message", "list", "queue:orders", "--type", "odd", "--count")
     assert counted["count"] == 5
     shown = command("message", "view", "queue:orders", ids[3])
-    assert (shown["body"], shown["N"], shown["type"]) == ("3", 3, "odd")
+    assert (shown["body"], shown["properties"], shown["type"]) == ("3", {"N": ["int", 3]}, "odd")
 
     odd = ["message", "move", "queue:orders", "--to", "late", "--type", "odd"]
     assert command(*odd, "--dry-run")["would_be_moved"] == 5
@@ -225,6 +225,55 @@ def test_a_command_that_is_interrupted_says_what_it_did(node):
     )
     assert len(list(held(node, "late").elements())) == said[0] < 3000
     assert CliRunner().invoke(main, line).output == f"queue:orders: {3000 - said[0]} moved\n"
+
+
+def test_a_target_that_is_full_or_paused_says_what_is_left(node, command):
+    """After the last whole chunk; the error of a pause spoke of a send that waited ? s."""
+    fill(node, 8)
+    command("queue", "create", "small", "--set", "max_messages=3")
+    move = ("message", "move", "queue:orders", "--to", "small")
+
+    assert "queue:orders: 3 moved before it ended, 5 left" in command(*move, "--all", code=1)
+    assert command("message", "delete", "queue:small", "--limit", "2")["deleted"] == 2
+    assert "2 moved before it ended, 2 left" in command(*move, "--limit", "4", code=1)
+    command("queue", "pause", "small", "--production")
+    said = command(*move, "--all", code=1)
+    assert "queue small is paused for sending" in said
+    assert "?" not in said
+    command("queue", "delete", "small", "--yes", "--force", "--discard")
+    assert sum(held(node, "orders").values()) == 3
+
+
+def test_a_property_is_no_header_field_whatever_its_sender_calls_it(node, tmp_path):
+    """A property id stood in place of the id, in a list and in a view."""
+    called = {"id": "mine", "state": "odd", "bytes": Short(7), "body": True}
+    with hms.connect(node.address) as connection, connection.session() as session:
+        id_ = session.producer("orders").send(b"x", called).message_id
+
+    def said(*words):
+        done = CliRunner().invoke(main, ["message", *words, "--connect", node.address])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    raw = tmp_path / "raw"
+    viewed = dict(
+        line.split(maxsplit=1)
+        for line in said("view", "queue:orders", id_, "--raw", str(raw)).splitlines()
+    )
+    assert (viewed["id"], viewed["state"], viewed["body"]) == (id_, "waiting", "x")
+    names = ("id:string", "bytes:short", "body:bool")
+    assert [viewed[name] for name in names] == ["mine", "7", "True"]
+    assert (raw.read_bytes(), raw.stat().st_mode & 0o777) == (b"x", 0o600)
+    head, row = said("list", "queue:orders", "--properties", "id").splitlines()
+    assert head.split()[0] == "id"
+    assert row.startswith(id_)
+    assert row.endswith("mine")
+
+
+def test_a_time_that_is_none_is_told_by_the_option_that_has_it(node, command):
+    """The error of --from named --since, which there is not."""
+    said = command("message", "list", "queue:orders", "--from", "tomorrow", code=2)
+    assert "--from: 'tomorrow'" in said
 
 
 def test_a_body_is_viewed_by_its_kind(node, command, tmp_path):
