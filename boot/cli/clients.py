@@ -15,6 +15,7 @@ __all__ = ["client", "consumer", "producer"]
 
 client = click.Group("client", help="Clients: list, show, close or ban them.")
 LISTED_AT_ONCE = 1000
+SHOWN = 5
 COLUMNS = ("id", "client_id", "client_name", "from", "since", "in_flight")
 
 
@@ -63,17 +64,26 @@ def list_(
             at = {row["client"] for row in opened}
     rows = [
         row
-        for row in found
-        if user in (None, row["user"])
-        and client_name in (None, row["client_name"])
-        and (at is None or row["id"] in at)
-        and row.get("idle_s", 0) >= idle_s
-        and (within is None or _is_within(row.get("address", ""), within))
+        for row in _chosen(found, user, client_name, within)
+        if (at is None or row["id"] in at) and row.get("idle_s", 0) >= idle_s
     ]
     if not target.is_json:
         rows = [row | {"since": row["since_ms"], "from": _place(row)} for row in rows]
     empty = "no such client is connected"
     show_table(target, rows, empty=empty, columns=COLUMNS, times=("since",))
+
+
+def _chosen(
+    rows: list[dict[str, Any]], user: str | None, client_name: str | None, within: Any
+) -> list[dict[str, Any]]:
+    """Those of a user, of a name and from a network, where these are given."""
+    return [
+        row
+        for row in rows
+        if user in (None, row["user"])
+        and client_name in (None, row["client_name"])
+        and (within is None or _is_within(row.get("address", ""), within))
+    ]
 
 
 def _pages(connection: Any, verb: str, by: str, at_once: int, **more: Any) -> list[dict[str, Any]]:
@@ -116,15 +126,55 @@ def show(target: Target, number: int) -> None:
 
 @client.command()
 @target_options
-@click.argument("number", metavar="ID", type=int)
+@click.argument("number", metavar="[ID]", type=int, required=False)
+@click.option("--user", help="Those of this user instead.")
+@click.option("--client-name", help="Those of this name.")
+@click.option("--address", "network", help="Those from this address or network.")
 @click.option("--reason", default="", help="What the client is told.")
 @click.option("--yes", is_flag=True, help="Do not ask; it asks on a terminal only.")
-def close(target: Target, number: int, reason: str, yes: bool) -> None:
-    """Close a client's connection; it is told why, and may connect again."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Close client {number}?", abort=True, err=True)
-    target.administer("client.close", number=number, reason=reason)
-    target.say(f"client {number}: closed", {"client": number, "closed": True})
+def close(
+    target: Target,
+    number: int | None,
+    user: str | None,
+    client_name: str | None,
+    network: str | None,
+    reason: str,
+    yes: bool,
+) -> None:
+    """Close a client's connection, or those that are chosen; each is told why, and may connect
+    again."""
+    is_chosen = any((user, client_name, network))
+    if is_chosen == (number is not None):
+        raise click.UsageError("say which: an ID, or --user, --client-name and --address")
+    if number is not None:
+        if not yes and sys.stdin.isatty():
+            click.confirm(f"Close client {number}?", abort=True, err=True)
+        target.administer("client.close", number=number, reason=reason)
+        target.say(f"client {number}: closed", {"client": number, "closed": True})
+        return
+    within = _network(network)
+    with target.connection() as connection:
+        me = connection.requests.link.welcome.connection
+        found = _pages(connection, "client.list", "id", LISTED_AT_ONCE)
+        ids = [row["id"] for row in _chosen(found, user, client_name, within) if row["id"] != me]
+        if ids and not yes and sys.stdin.isatty():
+            first = " ".join(map(str, ids[:SHOWN]))
+            click.echo(f"{counted(len(ids), 'client')}: {first}", err=True)
+            click.confirm(f"Close {counted(len(ids), 'client')}?", abort=True, err=True)
+        closed = [one for one in ids if _closed(connection, one, reason)]
+    said = {"clients": closed, "closed": len(closed)}
+    target.say(f"{counted(len(closed), 'client')} closed", said)
+
+
+def _closed(connection: Any, number: int, reason: str) -> bool:
+    """Whether it was there still."""
+    from hms.errors.catalogue import ClientNotFound  # noqa: PLC0415 - not for --help
+
+    try:
+        connection.administer("client.close", {"number": number, "reason": reason})
+    except ClientNotFound:
+        return False
+    return True
 
 
 def _whom(command: Any) -> Any:

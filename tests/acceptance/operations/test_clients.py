@@ -43,6 +43,26 @@ def test_an_operator_finds_who_holds_a_message_and_closes_it(node, command):
     assert "HMS-3016" in command("client", "close", "999", code=1)
 
 
+def test_clients_are_closed_by_name_and_address_and_others_stay(node, command):
+    """An operator had to list them and close each by its id."""
+    told = queue.Queue()
+    options = {"reconnect": False, "exception_listener": told.put}
+    with (
+        hms.connect(node.address, client_name="flood", **options),
+        hms.connect(node.address, client_name="flood", **options),
+        hms.connect(node.address, client_name="barista") as other,
+    ):
+        away = "--client-name", "flood", "--address", "10.0.0.0/8"
+        assert command("client", "close", *away)["closed"] == 0
+        words = "--client-name", "flood", "--address", "127.0.0.0/8", "--reason", "it floods"
+        assert command("client", "close", *words)["closed"] == 2
+        assert all("it floods" in str(told.get(timeout=WAIT_S)) for _ in range(2))
+        other.session().producer("orders").send(b"y")
+        assert command("client", "close", "--address", "127.0.0.1")["closed"] == 1  # not itself
+    assert "say which" in command("client", "close", code=2)
+    assert "say which" in command("client", "close", "1", "--user", "ann", code=2)
+
+
 def test_a_client_is_banned_until_it_is_let_in_again_also_over_a_restart(node, command):
     """It is closed, hears why, and hears it again when it comes back; others are not disturbed."""
     told = queue.Queue()
