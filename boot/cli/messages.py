@@ -36,6 +36,8 @@ ARRIVAL_S, ARRIVAL_POLL_S = 10.0, 0.02
 LISTED_MAX = 1000
 """Of a list without --limit."""
 WAITED_MAX, WAIT_POLL_S = 10_000, 0.2
+CAME_BACK, LEFT = "came back", "left"
+"""How a command ended that did not do all of it."""
 _TIMES = ("time", "expires", "due")
 _TYPES = ("", "char", "short", "int", "long", "float", "double", "string", "carray", "bool")
 """By field_buffer's codes, as hms send --property names them."""
@@ -298,26 +300,26 @@ def alter(
 def _change(
     target: Target, place: str, done: str, verb: str, rest: dict[str, Any], **more: Any
 ) -> None:
-    """At the node that is asked, or at each. Exit code 1: at one of them it was not done, or with
-    --strict not to all."""
-    at_each, is_strict, was_left = rest.pop("at_each"), rest.pop("is_strict"), list[bool]()
+    """At the node that is asked, or at each. Exit code 1: at one of them it was not done, or came
+    back from another node, or with --strict not all was done."""
+    at_each, is_strict, ends = rest.pop("at_each"), rest.pop("is_strict"), list[str]()
 
     def work(one: Target) -> None:
-        was_left.append(_change_at(one, place, done, verb, dict(rest), **more))
+        ends.append(_change_at(one, place, done, verb, dict(rest), **more))
 
     is_whole = True
     if at_each:
         is_whole = _at_each(target, work)
     else:
         work(target)
-    if not is_whole or (is_strict and any(was_left)):
+    if not is_whole or CAME_BACK in ends or (is_strict and any(ends)):
         sys.exit(1)
 
 
 def _change_at(
     target: Target, place: str, done: str, verb: str, rest: dict[str, Any], **more: Any
-) -> bool:
-    """Whether some that were meant were left."""
+) -> str:
+    """CAME_BACK, LEFT where some that were meant were left, "" where none was."""
     from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
 
     is_all, is_dry, is_sure = rest.pop("is_all"), rest.pop("is_dry"), rest.pop("yes")
@@ -336,7 +338,7 @@ def _change_at(
         if is_dry:
             outcome = getattr(found.dry_run(), verb)(**more)
             _say_outcome(target, place, f"would be {done}", outcome, gone=_gone(chosen, outcome))
-            return False
+            return ""
         confirm(
             f"{place}: {verb}", partial(getattr(found.dry_run(), verb), **more), is_sure=is_sure
         )
@@ -356,7 +358,9 @@ def _change_at(
         away = _await_arrival(found, before) if more.get("node") else {}
     gone = _gone(chosen, outcome)
     _say_outcome(target, place, done, outcome, away, gone=gone)
-    return bool(gone or outcome.skipped_in_flight or outcome.skipped_ordered)
+    if away.get("came_back"):
+        return CAME_BACK
+    return LEFT if gone or outcome.skipped_in_flight or outcome.skipped_ordered else ""
 
 
 def _left(found: Any, limit: int, done: int) -> str:

@@ -143,10 +143,11 @@ def test_an_operator_moves_messages_to_another_node(pair):
             row["id"]: row["time_ms"] for row in connection.admin.messages("queue:orders").list()
         }
 
-    def move(*words):
+    def move(*words, code=0):
         line = ["message", "move", "queue:orders", "--to-node", "node2", *words]
         done = CliRunner().invoke(main, [*line, "--connect", here.address, "--json"])
-        return json.loads(done.stdout) if done.exit_code == 0 else f"{done.output} {done.exception}"
+        assert done.exit_code == code, f"{done.output} {done.exception}"
+        return json.loads(done.stdout)
 
     assert move("--to", "late", "--selector", "N < 3", "--dry-run")["would_be_moved"] == 3
     moved = move("--to", "late", "--selector", "N < 3")
@@ -156,11 +157,11 @@ def test_an_operator_moves_messages_to_another_node(pair):
     assert [(row["properties"]["N"], before[row["id"]] == row["time_ms"]) for row in rows] == [
         (n, True) for n in range(3)
     ]
-    full = move("--to", "one", "--all")
+    full = move("--to", "one", "--all", code=1)
     assert (full["moved"], full["came_back"]) == (1, 1)
     assert "one" in full["why"]
     assert held(here, "orders")["orders"].total() == 1
-    assert "nowhere" in move("--to", "nowhere", "--all")["why"]
+    assert "nowhere" in move("--to", "nowhere", "--all", code=1)["why"]
     with hms.connect(here.address) as connection:
         place = connection.admin.messages("queue:orders").everything()
         with pytest.raises(NodeNotUp, match="node9"):
