@@ -1,7 +1,8 @@
 """A small HTTP server: every connection has a deadline, and there are only so many at once.
 
-What a client may cost is bounded: a connection beyond the most is closed at once; one that sends
-its request slowly or reads its answer slowly is cut when its time is over; requests have no body
+What a client may cost is bounded: a connection beyond the most takes the place of the oldest one
+that has asked nothing for a second, or is closed at once where there is none; one that sends its
+request slowly or reads its answer slowly is cut when its time is over; requests have no body
 but a short form; an answer is made before it is sent, so nothing of the node waits for a reader.
 A page that takes a file, or gives one, says so: its body comes and goes in blocks, and its time
 ends when no block does.
@@ -27,6 +28,8 @@ log = logging.getLogger("hms.web")
 
 CONNECTIONS_MAX = 64
 DEADLINE_S = 10.0
+IDLE_S = 1.0
+"""A connection that has asked nothing for so long gives way to one that may be a health probe."""
 BODY_BYTES_MAX = 64 << 10
 FIELDS_MAX = 300
 LENGTH_DIGITS_MAX = 12
@@ -140,6 +143,8 @@ class WebServer(TCPServer):
         self._connections_max = connections_max
         self._lock = threading.Lock()
         self._open: dict[socket.socket, float] = {}
+        self._silent: dict[socket.socket, float] = {}
+        """Since when those are open whose request has not come, the oldest first."""
         self.refused = 0
         """Connections that were closed at once, as there were too many."""
         self.cut = 0
@@ -150,18 +155,36 @@ class WebServer(TCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Take the connection into a thread of its own, if there is room."""
+        now = time.monotonic()
         with self._lock:
             if len(self._open) >= self._connections_max:
-                self.refused += 1
-                is_taken = False
+                self._displace(now)
+            is_taken = len(self._open) < self._connections_max
+            if is_taken:
+                self._open[request] = now + self.deadline_s
+                self._silent[request] = now
             else:
-                self._open[request] = time.monotonic() + self.deadline_s
-                is_taken = True
+                self.refused += 1
         if not is_taken:
             self.shutdown_request(request)
             return
         target = self._serve
         threading.Thread(target=target, args=(request, client_address), daemon=True).start()
+
+    def _displace(self, now: float) -> None:
+        """Cut the oldest one that has asked nothing for a while."""
+        one, since = next(iter(self._silent.items()), (None, now))
+        if one is None or now - since < IDLE_S:
+            return
+        del self._silent[one], self._open[one]
+        self.cut += 1
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+
+    def has_asked(self, request: socket.socket) -> None:
+        """The request of this connection has come."""
+        with self._lock:
+            self._silent.pop(request, None)
 
     def _serve(self, request: Any, client_address: Any) -> None:
         try:
@@ -170,6 +193,7 @@ class WebServer(TCPServer):
         finally:
             with self._lock:
                 self._open.pop(request, None)
+                self._silent.pop(request, None)
             self.shutdown_request(request)
 
     def service_actions(self) -> None:
@@ -208,6 +232,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Each wait for the client has an end, too."""
         self.request.settimeout(self.server.deadline_s)
         super().setup()
+
+    def parse_request(self) -> bool:
+        """The head of a request has come, whole."""
+        is_good = super().parse_request()
+        self.server.has_asked(self.request)
+        return is_good
 
     def do_GET(self) -> None:
         """Read something."""

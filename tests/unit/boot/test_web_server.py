@@ -124,6 +124,25 @@ def test_connections_beyond_the_most_are_closed_and_the_others_served(serve, con
     assert b"200 OK" in idle[0].recv(1000)
 
 
+def test_one_that_has_asked_nothing_for_a_second_makes_room(serve, connect, now):
+    """64 connections that said nothing kept a health probe out for ten seconds."""
+    server = serve(_echo, connections_max=2)
+    idle = []
+    for count in (1, 2):
+        idle.append(connect(server))
+        wait_until(lambda count=count: len(server._open) == count)
+    with contextlib.suppress(ConnectionResetError):
+        assert connect(server).recv(10) == b""
+    now[0] += 1.5
+
+    assert _get(server, "/livez")[0] == 200
+    with contextlib.suppress(ConnectionResetError):
+        assert idle[0].recv(10) == b""
+    idle[1].sendall(b"GET /one HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"200 OK" in idle[1].recv(1000)
+    assert (server.refused, server.cut) == (1, 1)
+
+
 class _Node:
     """A connection to a node that counts what it is asked."""
 
