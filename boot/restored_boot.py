@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import hms
 import hms.testing
 from hms.boot.compose import uid_of
+from hms.engine.topic.topic_space import RETAINED_PLACE
 from hms.errors.catalogue import BackupRefused, BootFailed
 from hms.history.backups.backup_manifest import Manifest
 
@@ -62,6 +63,8 @@ def boot_restored(store: Path, manifest: Manifest, domain: str, restored: dict[s
                         for kind in ("queue", "subscription")
                         for row in connection.administer(f"{kind}.list", {})
                     }
+                    kept = connection.admin.messages("retained:#").everything().count()
+                    found[f"retained:{RETAINED_PLACE}"] = kept.count
         except BootFailed as fault:  # it names a log, which is removed with all the rest
             detail = f"a node does not boot on the store that was restored: {fault.reason}"
             raise BackupRefused(what=manifest.node, detail=detail) from fault

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -44,6 +45,7 @@ __all__ = [
     "chain_of",
     "check_files",
     "count_places",
+    "earliest",
     "files_named",
     "holding",
     "linked",
@@ -51,6 +53,13 @@ __all__ = [
     "recovered",
     "verify",
 ]
+
+
+class Moment(NamedTuple):
+    """A sequence number with its time; 0 where nothing has a time yet."""
+
+    lsn: int
+    at_ms: int
 
 
 def backups_in(folder: Path) -> list[Path]:
@@ -91,6 +100,20 @@ def holding(like: Path, *, lsn: int = 0, at_ms: int = 0) -> Path | None:
         if at_ms and _ended_ms(chain[0][0], full) <= at_ms:
             return path
     return None
+
+
+def earliest(like: Path) -> Moment:
+    """The first moment out of the backups beside one, of its node: the end of a full backup."""
+    node = read_manifest(like).node
+    for path in backups_in(like.parent):
+        try:
+            manifest = read_manifest(path)
+        except BackupRefused:
+            continue
+        if manifest.node == node and not manifest.base:
+            return Moment(manifest.until_lsn - 1, _ended_ms(path, manifest))
+    full_path, full = chain_of(like)[0]
+    return Moment(full.until_lsn - 1, _ended_ms(full_path, full))
 
 
 def _ended_ms(path: Path, full: Manifest) -> int:

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from hms.history.backups.backup_chain import (
     chain_of,
     check_files,
     count_places,
+    earliest,
     holding,
     linked,
     records_of,
@@ -175,10 +177,16 @@ def _cut(
 
 
 def _elsewhere(chain: list[tuple[Path, Manifest]], until_lsn: int, until_ms: int) -> str:
-    """Which other backup of the folder has that moment."""
+    """Which other backup of the folder has that moment; none: which is the earliest there."""
     backup = chain[-1][0]
     other = holding(backup, lsn=until_lsn, at_ms=until_ms)
-    return f"no backup in {backup.parent} has it" if other is None else f"{other} has it"
+    if other is not None:
+        return f"{other} has it"
+    first = earliest(backup)
+    at = (
+        f", of {datetime.fromtimestamp(first.at_ms / 1000, UTC).isoformat()}" if first.at_ms else ""
+    )
+    return f"none in {backup.parent} has it; the earliest is {first.lsn}{at}"
 
 
 def _count(events: list[Any], after: tuple[Counter[str], Counter[str], list[str]]) -> None:

@@ -554,8 +554,10 @@ def test_a_moment_before_a_full_backup_is_found_in_another_one(made, tmp_path):
     for name, moment in moments:
         with pytest.raises(BackupRefused, match=f"{earlier} has it"):
             restore(newest, tmp_path / "new", CronCalendar(), **{name: moment})
-    with pytest.raises(BackupRefused, match=f"no backup in {folder / 'shipped'} has it"):
-        restore(newest, tmp_path / "new", CronCalendar(), until_ms=1)
+    first = read_manifest(backups_in(folder / "shipped")[0]).until_lsn - 1
+    for moment in ({"until_ms": 1}, {"until_lsn": 1}):
+        with pytest.raises(BackupRefused, match=rf"none .* has it; the earliest is {first}, of 20"):
+            restore(newest, tmp_path / "new", CronCalendar(), **moment)
     assert list(tmp_path.iterdir()) == []
 
     words = "restore", folder / "shipped", "--to", tmp_path / "new", "--until", before.until_lsn - 1
@@ -607,14 +609,15 @@ def test_a_full_disk_ends_a_backup_and_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_a_trial_restore_boots_what_was_backed_up_and_leaves_nothing_behind(tmp_path):
-    """Messages that wait, are delayed, or wait in a subscription."""
-    config = {**CONFIG, "hms": {**CONFIG["hms"], "topic": {"news": {}}}}
+    """Messages that wait, are delayed, wait in a subscription, or are retained."""
+    config = {**CONFIG, "hms": {**CONFIG["hms"], "topic": {"news": {}, "news/kept": {}}}}
     kept = tmp_path / "kept"
     with hms.testing.node(store=tmp_path / "store", config=config) as node:
         with hms.connect(node.address, client_id="c") as connection:
             session = connection.session()
             session.subscriber("news", durable="daily")
             session.producer(hms.Topic("news")).send(b"news")
+            session.producer(hms.Topic("news/kept")).send(b"kept", retain=True)
             producer = session.producer("orders")
             producer.send_many([b"x"] * 10)
             producer.send(b"later", delay_s=3600)
@@ -627,7 +630,7 @@ def test_a_trial_restore_boots_what_was_backed_up_and_leaves_nothing_behind(tmp_
 
     for words in ((), ("--until", manifest.until_lsn - 1), ("--to", tmp_path)):
         said = command(node, "restore", kept, "--check", *words)
-        assert (said["differs"], said["waiting"]) == ({}, 12)
+        assert (said["differs"], said["waiting"]) == ({}, 13)
     assert sorted(kept.iterdir()) == before
     assert not list(tmp_path.glob(".restore*"))
 
