@@ -334,10 +334,12 @@ def restore(
 
 def _restored(path: Path, to: Path, until: str | None) -> "Restored":
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
+    from hms.boot.security_file import own_name  # noqa: PLC0415 - the same
     from hms.history.backups.backup_restoration import restore as make  # noqa: PLC0415 - the same
 
     lsn, until_ms = _limits(until)
-    return make(path, to, CronCalendar(), until_lsn=lsn, until_ms=until_ms)
+    by = f"os:{own_name()}"
+    return make(path, to, CronCalendar(), until_lsn=lsn, until_ms=until_ms, by=by)
 
 
 def _limits(until: str | None) -> tuple[int, int]:

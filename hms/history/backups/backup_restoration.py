@@ -5,6 +5,7 @@ again, flagged as redelivered; what was sent since is gone. Ids are not given tw
 skips as many as a node could have given since. It is another log: clients and peers notice.
 """
 
+import json
 import os
 import secrets
 import shutil
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.queue.pending_list import RANGES_PER_RECORD, ids_of
 from hms.engine.schedule.schedule_plans import Calendar
@@ -35,10 +37,12 @@ from hms.history.backups.backup_manifest import FILES, Manifest, sync_folder
 from hms.history.events import EventDecoder
 from hms.records import Identity, Record, RecordType, ranges, reserved
 from hms.records import identity as identity_record
+from hms.records.audit import NO_HASH, AuditEntry
 from hms.store.interface import SEGMENT_SHIFT
 from hms.store.journal import Journal
 from hms.store.journal.format import RECORD_HEADER_BYTES, record_bytes
 from hms.store.journal.segment_walk import AUDIT_SUFFIX, PINNED_SUFFIX, segment_file
+from hms.wire.commands import Action
 
 __all__ = ["Restored", "restore"]
 
@@ -83,9 +87,11 @@ def restore(
     until_lsn: int = 0,
     until_ms: int = 0,
     now_ms: int = 0,
+    by: str = "system",
 ) -> Restored:
     """A new store in `to`, which is not there or empty. until_lsn: the last sequence number that is
-    wanted; until_ms: or the last time; neither: all. BackupRefused, and nothing was written."""
+    wanted; until_ms: or the last time; neither: all. by: who restores it, for its audit.
+    BackupRefused, and nothing was written."""
     _check_target(to)
     chain = chain_of(backup)
     for path, manifest in chain:
@@ -96,7 +102,7 @@ def restore(
         cut = _cut(log, chain, until_lsn, until_ms, after)
         _write_log(log, chain, cut, part)
         _write_files(chain, part)
-        first_id, counts = _finish(part, chain[-1][1], cut, calendar, now_ms)
+        first_id, counts = _finish(part, chain[-1][1], cut, calendar, now_ms, by)
     end = chain[-1][1].until_lsn
     told = dict(after[0]), dict(after[1]), after[2]
     return Restored(str(to), cut.lsn, cut.at_ms, end, first_id, counts, *told)
@@ -234,10 +240,11 @@ def _write_files(chain: list[tuple[Path, Manifest]], part: Path) -> None:
 
 
 def _finish(
-    part: Path, manifest: Manifest, cut: _Cut, calendar: Calendar, now_ms: int
+    part: Path, manifest: Manifest, cut: _Cut, calendar: Calendar, now_ms: int, by: str
 ) -> tuple[int, dict[str, int]]:
-    """Say in the new log that it is another one, which ids it may give, and that what waits may
-    have been seen; the first such id, and what waits."""
+    """Say in the new log that it is another one, which ids it may give, that what waits may have
+    been seen, and in the audit of a node that has one who has restored what; the first such id, and
+    what waits."""
     engine = recovered(part, manifest.node_uid, calendar)
     counts, state = count_places(engine), engine.state
     present_ms = now_ms or int(time.time() * 1000)
@@ -252,7 +259,9 @@ def _finish(
         journal.pin(engine.pinned_segments())
         state.identity = Identity().booted(journal.last_lsn + 1, secrets.token_bytes(16))
         journal.start(lambda: _parts(engine.dictionary()))
-        for record in (reserved(below), identity_record(state.identity), *_seen(engine)):
+        first = reserved(below), identity_record(state.identity)
+        audited = _audited(engine, manifest, cut, by, present_ms)
+        for record in (*first, *_seen(engine), *audited):
             journal.append(*_parts(record))
         journal.commit()
     finally:
@@ -260,6 +269,19 @@ def _finish(
     for name in ("LOCK", *(path.name for path in part.glob("*.spare"))):
         (part / name).unlink(missing_ok=True)
     return below, counts
+
+
+def _audited(
+    engine: Engine, manifest: Manifest, cut: _Cut, by: str, now_ms: int
+) -> Iterator[Record]:
+    """Nothing of a node that was never secured."""
+    audit = engine.state.audit
+    if audit.number:
+        facts = {"backup": manifest.name, "lsn": cut.lsn, "at_ms": cut.at_ms}
+        what = str(Action.OPERATE), f"node:{manifest.node}", "restore", json.dumps(facts)
+        fx = Effects()
+        audit.append(AuditEntry(0, now_ms, by, "", *what, 0, 1, NO_HASH), fx)
+        yield from fx.records
 
 
 def _parts(record: Record) -> tuple[int, int, Any]:

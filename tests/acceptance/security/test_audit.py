@@ -16,12 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 import hms
-from hms.boot.calendar import CronCalendar
 from hms.boot.cli import main
 from hms.boot.security_file import load_security
 from hms.engine.engine import Engine
 from hms.history.audit_trail import entries_of_log
-from hms.history.backups.backup_restoration import restore
 from hms.records import RecordType, Snapshot, dictionary
 from hms.records.audit import (
     NO_HASH,
@@ -266,13 +264,20 @@ def _is_backed_up(node, folder, anchor):
     (backup,) = (folder / "kept").iterdir()
     kept = [*backup.glob("*.audit")]
     assert kept
-    restore(backup, folder / "restored", CronCalendar())
-    found = list(entries_of_log(folder / "restored"))
+    restored = folder / "restored"
+    words = ["backup", "restore", str(folder / "kept"), "--to", str(restored), "--json"]
+    said = CliRunner().invoke(main, words)
+    assert said.exit_code == 0, said.output
+    found = list(entries_of_log(restored))
+    last = found[-1]
+    assert (last.command, last.user, last.resource) == ("restore", f"os:{me()}", "node:NODE1")
+    facts = json.loads(last.arguments)
+    assert (facts["backup"], facts["lsn"]) == (backup.name, json.loads(said.output)["lsn"])
     assert [entry.number for entry in found][:4] == [1, 2, 3, 4]
     assert list(breaks_of(found)) == []
     number, _, digest = anchor.partition(":")
     assert found[int(number) - 1].hash.hex() == digest
-    times = [(folder / "restored" / file.name).stat().st_mtime for file in kept]
+    times = [(restored / file.name).stat().st_mtime for file in kept]
     assert times == [file.stat().st_mtime for file in kept]
 
 
