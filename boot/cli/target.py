@@ -253,6 +253,9 @@ _TIMEOUT = click.option(
 )
 
 
+_MOMENTS = ("since_ms", "used_ms")
+
+
 def show_table(
     target: Target,
     rows: Sequence[Mapping[str, Any]],
@@ -278,4 +281,7 @@ def show_values(
     if target.is_json:
         click.echo(json.dumps(written_times(values, times), default=str))
         return
-    print_values(values, usual=usual, inner=inner, times=times)
+    # a time in ms is for programs; who reads it here is told the time
+    moments = {name: name.removesuffix("_ms") for name in values if name in _MOMENTS}
+    said = {moments.get(name, name): value for name, value in values.items()}
+    print_values(said, usual=usual, inner=inner, times=(*times, *moments.values()))

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +12,7 @@ from rich.console import Console
 from hms.boot.cli import tables
 from hms.boot.cli.cells import ago, time_cell
 from hms.boot.cli.tables import print_table, table_options
+from hms.boot.cli.target import Target, show_values
 from hms.boot.cli.values import print_values, value_options
 
 
@@ -197,6 +199,16 @@ def test_json_has_times_as_texts(table):
     """As each list had them before one place wrote them."""
     said = table(rows=[{"at": 1_700_000_000_000, "n": 1}], times=("at",), is_json=True)
     assert json.loads(said.output) == [{"at": "2023-11-14T22:13:20.000+00:00", "n": 1}]
+
+
+def test_a_moment_of_one_thing_is_a_time_for_people_and_ms_for_programs(capsys):
+    """`hms client show` and `transaction show` told of 1795866236958."""
+    shown = {"id": 1, "since_ms": 1_700_000_000_000}
+    for is_json in (False, True):
+        show_values(Target(Path(), None, None, is_json=is_json), shown)
+    text, _, data = capsys.readouterr().out.rpartition("{")
+    assert text.split() == ["id", "1", "since", "2023-11-14T22:13:20.000+00:00"]
+    assert json.loads("{" + data) == shown
 
 
 @pytest.mark.parametrize(
