@@ -65,13 +65,13 @@ class Taken(msgspec.Struct, frozen=True):
     directory, or of a replica that leads; has_waited: it stood by, and its parent process was told
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
     leads, and how another one is to, may_lead: whether it could, to_apply: how much of the log it
-    has not applied (primary.py); readiness, sent_away_in: of a
-    preferred one (failing_back); configurations: has each told that holds, and whether the lead was
-    handed over; add, remove: have a replica count, or count no more; troubles: what is an alert;
-    obeys: has what operators said at other machines done by that; applied: what of its log is
-    applied already; check_format: raises while a copy cannot read a format of the log; leave_door:
-    the node is about to listen where a replica that followed did; clocks: by how much those of
-    other replicas' machines are ahead."""
+    has not applied, has_told: whether it said so within so many seconds
+    (primary.py); readiness, sent_away_in: of a preferred one (failing_back); configurations: has
+    each told that holds, and whether the lead was handed over; add, remove: have a replica count,
+    or count no more; troubles: what is an alert; obeys: has what operators said at other machines
+    done by that; applied: what of its log is applied already; check_format: raises while a copy
+    cannot read a format of the log; leave_door: the node is about to listen where a replica that
+    followed did; clocks: by how much those of other replicas' machines are ahead."""
 
     node: Node
     store: Store
@@ -83,6 +83,7 @@ class Taken(msgspec.Struct, frozen=True):
     hand_over: Callable[[str], str] | None = None
     may_lead: Callable[[str], str] | None = None
     to_apply: Callable[[str], int | None] = lambda _name: None
+    has_told: Callable[[str, float], bool] = lambda _name, _within_s: True
     readiness: Callable[[str], tuple[int, str]] | None = None
     sent_away_in: Callable[[str], int] = lambda _name: 0
     configurations: Callable[[Callable[[str, bool], None]], None] = lambda _told: None
@@ -148,7 +149,7 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     def add(name: str) -> None:
         primary.add(name, replicating.peers_now(config, node))
 
-    may_lead = primary.may_lead, primary.to_apply
+    may_lead = primary.may_lead, primary.to_apply, primary.has_told
     moves = primary.hand_over, *may_lead, primary.readiness, primary.sent_away_in
     more = primary.follow_configurations, add, primary.remove
     about = led.files_disk, led.describe, primary.epoch, *moves, *more

@@ -122,35 +122,37 @@ class Switching:
         """Until that one has applied the log but for a small rest; what the operator is shown of
         it. After apply_s SwitchoverRefused, or by force no more waiting."""
         apply_s = APPLY_S if asked.apply_s is None else asked.apply_s
-        begun_s, left = monotonic(), self._taken.to_apply(to)
-        first = left = self._asked_again(to, left)  # it was as of the last beat
-        if (first or 0) > REST_BYTES:
-            log.warning(
-                "%s has %g s to apply up to %s of the log first", to, apply_s, _size(first or 0)
-            )
-        while left is not None and left > REST_BYTES:
-            self.waits_for = f"{to}, which has up to {_size(left)} of the log to apply"
-            waited_s = monotonic() - begun_s
-            if waited_s >= apply_s and asked.is_forced:
+        begun_s = monotonic()
+        first = left = None
+        is_told = False
+        while True:
+            if self._taken.has_told(to, monotonic() - begun_s):
+                heard = self._taken.to_apply(to)
+                left = left if heard is None else heard  # it may be silent for a moment
+                first, is_told = left if not is_told else first, True
+            else:
+                self._taken.to_apply(to)  # it is asked
+            if is_told and (left is None or left <= REST_BYTES):
                 break
+            waited_s = monotonic() - begun_s
             if waited_s >= apply_s:
-                begun = f"it had up to {_size(first or 0)} at first"
-                detail = f"after {waited_s:.1f} s {_lags(left)}; {begun}"
-                raise self._refused(to, f"{detail}. More time: --apply-s; at once: --force")
+                if asked.is_forced:
+                    break
+                raise self._refused(to, _too_long(waited_s, first, left, is_told=is_told))
+            self._waits(to, left, is_told=is_told)
             self._is_there(to, is_end=False, is_late=False, may_lag=True)
-            left = self._asked_again(to, left)
+            threading.Event().wait(APPLY_LOOK_S if is_told else LOOK_S)
+            if self.is_stopping:
+                raise NodeStopping
         waited_s = round(monotonic() - begun_s, 1)
         return {"to_apply_bytes": first, "left_bytes": left, "applied_s": waited_s}
 
-    def _asked_again(self, to: str, left: int | None) -> int | None:
-        """How much it has to apply in a moment; as before where it is silent then."""
-        if left is None or left <= REST_BYTES:
-            return left
-        threading.Event().wait(APPLY_LOOK_S)
-        if self.is_stopping:
-            raise NodeStopping
-        heard = self._taken.to_apply(to)
-        return left if heard is None else heard
+    def _waits(self, to: str, left: int | None, *, is_told: bool) -> None:
+        """For the status, and once for the log."""
+        if is_told and self.waits_for in ("", _unsaid(to)):
+            log.warning("%s has up to %s of the log to apply first", to, _size(left or 0))
+        has = f"{to}, which has up to {_size(left or 0)} of the log to apply"
+        self.waits_for = has if is_told else _unsaid(to)
 
     def _drain(self, to: str, drain_s: float, *, is_forced: bool) -> None:
         begun_s = monotonic()
@@ -212,6 +214,18 @@ class Switching:
 def _size(size: int) -> str:
     """For an operator."""
     return f"{size >> 10:,} KiB"
+
+
+def _unsaid(to: str) -> str:
+    return f"{to}, which has not said yet how much of the log it has to apply"
+
+
+def _too_long(waited_s: float, first: int | None, left: int | None, *, is_told: bool) -> str:
+    """Why it is waited for no more, and what helps."""
+    lacks = "it has not said how much of the log it has to apply"
+    if is_told:
+        lacks = f"{_lags(left or 0)}; it had up to {_size(first or 0)} at first"
+    return f"after {waited_s:.1f} s {lacks}. More time: --apply-s; at once: --force"
 
 
 def _lags(left: int) -> str:

@@ -183,6 +183,8 @@ class _Link:
         """What lies before it is applied there; None from one that does not say so."""
         self.applied_lsn: int | None = None
         """The last sequence number of that."""
+        self.applied_at_s = float("-inf")
+        """When it said so last."""
         self.sync_times, self.clock = SyncTimes(), MachineClock()
         self.sent_files: deque[int] = deque()
         """Of files that are on their way the last frame."""
@@ -687,6 +689,16 @@ class Primary:
         self._socket.wake()
         return left
 
+    def has_told(self, name: str, within_s: float) -> bool:
+        """Whether what to_apply() says was said within so many seconds: else it may be of a process
+        that has ended. One that does not say so at all is not waited for: who does, says it before
+        its first answer."""
+        with self._changed:
+            links = [one for one in self._links.values() if one.member.name == name]
+            if links and links[-1].applied is None:
+                return links[-1].taken > 0
+            return bool(links) and self._clock_s() - links[-1].applied_at_s <= within_s
+
     def _left_to_apply(self, link: _Link) -> int | None:
         """Up to where it was told that all is confirmed: it applies no more than that. A segment of
         a term before counts with its file's size."""
@@ -1119,7 +1131,7 @@ class Primary:
         match said:
             case AppliedUpTo():
                 link.applied = Place(said.number, said.offset)
-                link.applied_lsn = said.lsn or None
+                link.applied_lsn, link.applied_at_s = said.lsn or None, at_s
             case Clock():
                 if not said.at_s <= at_s:  # also of what is no number
                     raise ReplicaFrameBad(detail="its clock answers a beat that was not sent yet")

@@ -41,6 +41,8 @@ class Moving:
 
     def __init__(self, *left):
         self.left, self.asked, self.on_asked = list(left), 0, lambda: None
+        self.tells_after = 0
+        """So many times it is asked before it says something."""
         self.draining, self.end, self.moved = Draining(), threading.Event(), threading.Event()
         self.fault, self.waited, self.lock = None, [], threading.Lock()
         broker = SimpleNamespace(
@@ -54,6 +56,7 @@ class Moving:
             hand_over=lambda to: to,
             readiness=None,
             to_apply=self.to_apply,
+            has_told=lambda _to, _within_s: self.asked >= self.tells_after,
             epoch=4,
         )
         node = SimpleNamespace(name="n", drain_s=30)
@@ -122,7 +125,7 @@ def test_one_that_has_it_or_does_not_say_is_not_waited_for(left):
 def test_a_rest_that_stays_large_refuses_the_move_with_its_size():
     moving = Moving(9 << 20, 3 << 20, 3 << 20)
     with refused(
-        moving, r"has up to 3,072 KiB of the log to apply, and 64 KiB may be left; it had up to 3,"
+        moving, r"has up to 3,072 KiB of the log to apply, and 64 KiB may be left; it had up to 9,"
     ):
         raised(moving.ordered(apply_s=0.2))
 
@@ -140,6 +143,39 @@ def test_one_that_is_booted_anew_while_the_node_drains_is_waited_for():
     assert moving.fault is None
     assert moving.moved.wait(WAIT_S)
     assert moving.asked >= 4
+
+
+def test_what_was_known_of_it_before_the_order_does_not_count():
+    """Its process had just ended, the one before had all: the node drained for one that lacked the
+    whole log, or handed over to nobody."""
+    moving = Moving(0, 0, 0, 9 << 20, 0)
+    moving.tells_after = 3
+    drains = []
+    moving.on_asked = lambda: drains.append(bool(moving.draining.happened))
+
+    moving.ordered()
+
+    assert moving.fault is None
+    assert moving.moved.wait(WAIT_S)
+    assert drains[:5] == [False] * 5
+    assert moving.waited[1] == "b, which has not said yet how much of the log it has to apply"
+
+
+def test_one_that_never_says_it_refuses_the_move():
+    moving = Moving(0)
+    moving.tells_after = 1 << 30
+    with refused(
+        moving, r"after 0\.\d s it has not said how much of the log it has to apply\. More"
+    ):
+        raised(moving.ordered(apply_s=0.2))
+
+
+def test_by_force_one_that_does_not_say_it_is_not_waited_for_longer():
+    moving = Moving(0)
+    moving.tells_after = 1 << 30
+    moving.ordered(apply_s=0, is_forced=True)
+    assert moving.fault is None
+    assert moving.moved.wait(WAIT_S)
 
 
 def test_one_that_is_silent_for_a_moment_has_what_it_had():

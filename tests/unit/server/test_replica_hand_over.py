@@ -340,3 +340,31 @@ def test_a_copy_that_comes_again_has_applied_nothing_that_is_known(pair):
     pair.says(Join(A.copy_id, 3, {}, {}, [], []))
 
     assert pair.primary.to_apply("a") is None
+
+
+def test_how_far_a_copy_is_counts_for_a_move_only_if_it_was_said_since_the_order(pair):
+    """Its process may have ended just now, and the one that comes has applied nothing."""
+    pair.says(AppliedUpTo(1, pair.end))
+    pair.now_s += 2.0
+    assert not pair.primary.has_told("a", 1.0)
+
+    pair.primary.to_apply("a")
+    pair.primary._serve_once()
+    assert pair.told[-1] == AskApplied(hurries=True)
+    assert not pair.primary.has_told("a", 1.0)
+    pair.says(AppliedUpTo(1, pair.end))
+
+    assert pair.primary.has_told("a", 0.0)
+
+
+def test_a_copy_that_comes_anew_is_waited_for_until_it_has_said_how_far_it_is(pair):
+    """It says so before its first answer; one that reads the log when it leads never does."""
+    pair.says(Join(A.copy_id, 3, {}, {}, [], []))
+    pair.says(Reads([pair.primary._format]))
+    assert not pair.primary.has_told("a", 1.0)
+
+    pair.says(Ack(0, 1))
+
+    assert pair.primary.has_told("a", 1.0)
+    pair.says(Bye())
+    assert not pair.primary.has_told("a", 1.0)
