@@ -20,10 +20,14 @@ S = TypeVar("S", bound=Said)
 
 
 def refuse_unknown_key(link: FollowerSocket, group: Group) -> None:
-    """LinkKeyError where the machine that leads does not know this one's key."""
+    """LinkKeyError where the machine that leads does not know this one's key, or this one that of
+    the other."""
+    them, me = link.primary, group.me
     if link.refuses_key():
-        them, me = link.primary, group.me
         detail = f"{them} refuses that of {me}: public_key of [replica.{me}] is another one there"
+        raise LinkKeyError(detail=detail)
+    if link.shows_other_key():
+        detail = f"{them} hangs up: public_key of [replica.{them}] here is not the one it shows"
         raise LinkKeyError(detail=detail)
 
 

@@ -423,9 +423,9 @@ def test_a_machine_whose_key_is_refused_says_so_and_comes_when_it_is_known(tmp_p
         files = {one: one.config_file.read_text() for one in (a, b)}
         other = make_key_file(tmp_path / "other.key")
 
-        def know(one, key_of_b):
+        def know(one, key_of_b, key_of_a=None):
             told = files[one]
-            for each, key in ((a, keys[a]), (b, key_of_b)):
+            for each, key in ((a, key_of_a or keys[a]), (b, key_of_b)):
                 lines = f'key_file = "{each.folder}/link.key"\npublic_key = "{key}"\n'
                 head = f"[replica.{each.folder.name}]\n"
                 assert head in told
@@ -446,3 +446,10 @@ def test_a_machine_whose_key_is_refused_says_so_and_comes_when_it_is_known(tmp_p
             assert hms_command(a, "boot")[0] == 0
 
             wait_until(lambda: in_sync(b), WAIT_S)
+            assert hms_command(b, "down", "--now")[0] == 0
+            know(b, keys[b], other)
+            assert hms_command(b, "boot")[0] == 0
+            told = "the key of a, which hangs up"
+            wait_until(lambda: told in hms_command(b, "status")[1], WAIT_S)
+            code, said = hms_command(b, "replica", "verify")
+            assert (code, said[:8]) == (1, "HMS-1017"), said

@@ -191,7 +191,8 @@ class Follower:
         self._unanswered = 0
         """So many times it has joined since a primary answered."""
         self._refusal = ""
-        """What is to be done, where the primary does not know this copy's key."""
+        """What is to be done, where the primary does not know this copy's key, or this one that
+        of the primary."""
         self._is_lost = False
         """The connection to the primary ended, as it does when its process ends."""
         self._is_told = False
@@ -419,15 +420,22 @@ class Follower:
             since_s = max(since_s, self._alone_s)  # it has left, and says when its lease is free
         if is_same and self._clock_s() - since_s < self._beats_s:
             return
-        is_refused = self._link is not None and is_same and self._link.refuses_key()
-        me = self._group.me
-        refusal = f"{primary} to know the key of {me}: [replica.{me}] there has another one"
-        self._refusal = refusal if is_refused else ""
-        if is_refused:
-            self._waits(refusal)
+        self._refusal = self._key_fault(self._link) if self._link is not None and is_same else ""
+        if self._refusal:
+            self._waits(self._refusal)
         self._hang_up()
         self._link = self._make_link(self._group, primary)
         self._join()
+
+    def _key_fault(self, link: FollowerLink) -> str:
+        """What is to be done where one of the two machines knows another key than the other one
+        shows; "" where it is not that."""
+        me, primary = self._group.me, link.primary
+        if link.refuses_key():
+            return f"{primary} to know the key of {me}: [replica.{me}] there has another one"
+        if link.shows_other_key():
+            return f"the key of {primary}, which hangs up: [replica.{primary}] here has another one"
+        return ""
 
     def _knows(self, primary: str) -> bool:
         """Where it is; one that was added while this copy ran is looked for in hms.conf."""

@@ -3,6 +3,7 @@
 Beyond loopback both ends show keys of the group (CURVE), and each knows the other's beforehand.
 """
 
+import errno
 import os
 import select
 import socket
@@ -39,6 +40,10 @@ FRAMES_AT_ONCE: Final = 256
 RECONNECT_MS: Final = 10, 20
 """How soon a copy tries again where nobody listens yet, at first and at last: one that is about to
 lead listens in a moment."""
+HUNG_UP: Final = frozenset((errno.EPIPE, errno.ECONNRESET))
+"""How a handshake ends that cannot be read there; one that is not answered in time is EAGAIN."""
+HANG_UPS: Final = 3
+"""So many in a row are no process that ends meanwhile."""
 VIEW_BYTES: Final = 64 << 10
 """From so many on the bytes that come stay where ZeroMQ has them: a copy of 256 KiB takes 27 us."""
 
@@ -124,6 +129,10 @@ class FollowerLink(Protocol):
 
     def refuses_key(self) -> bool:
         """That machine does not know the key of this one, as far as is_lost() has seen."""
+
+    def shows_other_key(self) -> bool:
+        """That machine hangs up as one does that has another key than is known here, or none; as
+        far as is_lost() has seen."""
 
     def close(self) -> None:
         """No more."""
@@ -264,7 +273,11 @@ class FollowerSocket(_Link):
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS[1])
         self._is_up = self._is_refused = False
         """_is_refused: that machine does not know our key, and hears nothing over this socket."""
+        self._hang_ups = 0
         events = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+        if self._guard is not None:
+            events |= zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+            events |= zmq.EVENT_HANDSHAKE_SUCCEEDED
         self._monitor = self.socket.get_monitor_socket(events)
         self.poller.register(self._monitor, zmq.POLLIN)
         self.socket.connect(peer.address)
@@ -278,17 +291,34 @@ class FollowerSocket(_Link):
         """See FollowerLink."""
         return self._is_refused
 
+    def shows_other_key(self) -> bool:
+        """See FollowerLink."""
+        return self._hang_ups >= HANG_UPS
+
     def _hears_end(self) -> bool:
         is_lost = False
         with suppress(zmq.Again):
             while True:
                 told = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
-                if told["event"] == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                    self._is_refused = True
-                    continue  # that machine did not end
-                self._is_up = told["event"] == zmq.EVENT_CONNECTED
-                is_lost = is_lost or not self._is_up
+                match told["event"]:
+                    case zmq.EVENT_CONNECTED:
+                        self._is_up = True
+                    case zmq.EVENT_DISCONNECTED:
+                        self._is_up, is_lost = False, True
+                    case event:
+                        self._shaken(int(event), told["value"])
         return is_lost
+
+    def _shaken(self, event: int, value: int) -> None:
+        """A handshake has ended; that machine did not."""
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._hang_ups = 0
+        elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            self._is_refused = True
+        elif event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+            self._hang_ups = HANG_UPS  # it does not encrypt, and is not tried again
+        elif value in HUNG_UP:
+            self._hang_ups += 1
 
     def close(self) -> None:
         """What was said last still goes out, for a moment, where somebody is there."""

@@ -39,6 +39,9 @@ class Line:
     def refuses_key(self):
         return False
 
+    def shows_other_key(self):
+        return False
+
     def close(self):
         self.is_closed = self.is_cut = True
         self.here.clear()
