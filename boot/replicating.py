@@ -306,6 +306,8 @@ def _won(
         if isinstance(outcome, Lead):
             if len(outcome.by) > 1:  # those who promised were heard just now
                 won.silent_since_s = now_s()
+            if won.took is not None and won.took.cause != "BOOT":  # else it is no standby yet
+                waits(f"the rest of its own log to be read: it leads in epoch {leadership.epoch}")
             return won, socket, group, candidate.came
 
 

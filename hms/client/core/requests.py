@@ -206,7 +206,7 @@ class Requests:
         if self.driver.loop.is_refused:
             reason = "nothing listens there"
         elif self.driver.loop.followed is not None:  # it has named a machine that does not answer
-            reason = str(self.driver.loop.followed)
+            reason = _said_by(self.driver.loop.followed)
         return ConnectionRefused(
             address=", ".join(self.driver.loop.addresses),
             reason=reason,
@@ -424,6 +424,15 @@ def _hello(options: Options) -> Hello:
         mechanisms=options.credentials.mechanisms,
         protocol=PROTOCOL,
     )
+
+
+def _said_by(replica: NotPrimary) -> str:
+    """What a replica has said; one that is to lead names itself until it listens as the node."""
+    told = replica.fields
+    if told["primary"] != told["replica"]:
+        return str(replica)
+    who = f"replica {told['replica']} of node {told['node']}"
+    return f"{who} is to lead in epoch {told['epoch']}, and does not yet"
 
 
 def checked_addresses(given: str | Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ class TakeOver:
     was heard last, None for a BOOT; won_s: when the campaign was won."""
 
     def __init__(self, before: str, cause: str, heard_s: float | None, won_s: float) -> None:
-        self._before, self._cause = before, cause
+        self._before, self.cause = before, cause
         self._heard_s, self._won_s = heard_s, won_s
         self._confirmed_s: float | None = None
         self._confirmed_ms: int | None = None
@@ -34,7 +34,7 @@ class TakeOver:
             "at_ms": self._confirmed_ms,
             "from": self._before,
             "to": to,
-            "cause": self._cause,
+            "cause": self.cause,
             "detection_s": self._since_heard(self._won_s),
             "total_s": self._since_heard(self._confirmed_s),
         }

@@ -175,6 +175,18 @@ def test_a_replica_that_waits_for_another_one_is_told_when_no_one_leads():
         next(opening)
 
 
+def test_a_replica_that_is_about_to_lead_is_not_said_to_follow_itself():
+    """It had taken over and read its log: "b follows: b leads in epoch 3"."""
+    loop = SimpleNamespace(
+        followed=hms.NotPrimary(replica="b", node="N", primary="b", epoch=3, addresses=""),
+        is_refused=False,
+        addresses=["tcp://b:1"],
+    )
+    requests = Requests(SimpleNamespace(link=Link(Hello(1)), loop=loop), Options())
+
+    assert "replica b of node N is to lead in epoch 3, and does not yet" in str(requests._no_node())
+
+
 @pytest.mark.parametrize(("epoch", "where"), [(2, "tcp://b:1"), (3, "tcp://c:1")])
 def test_who_tells_of_an_epoch_that_is_over_is_not_followed(epoch, where):
     """A replica that was cut off knows a primary that leads no more."""

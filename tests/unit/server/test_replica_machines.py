@@ -54,6 +54,7 @@ from hms.server.replicas.link import FollowerSocket, Group, Held, Peer, PrimaryS
 from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.server.replicas.scrubbing import Scrubbing
+from hms.server.replicas.take_over import TakeOver
 from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place, confirmed_place
 from hms.store.journal.disk import REAL_DISK, RealDisk
 from hms.store.journal.format import (
@@ -996,7 +997,7 @@ def test_a_link_that_is_lost_is_noticed_by_the_next_wait():
 def campaigns(monkeypatch, tmp_path):
     """Campaigns of b, each won; by: who promises, binds: what its socket does at each."""
 
-    def run(by, binds):
+    def run(by, binds, cause="LOST", waits=lambda _: None):
         resigned, given = [], [lambda one=one: one for one in binds]
         one = copy()
         monkeypatch.setattr(replicating, "PrimarySocket", lambda _group: raised(given.pop(0)()))
@@ -1007,13 +1008,14 @@ def campaigns(monkeypatch, tmp_path):
 
         def follows():
             one.won(Configuration(6, LOG, 4 + len(resigned), "b", 8, MEMBERS), 100)
-            return Won(None, float("-inf"))
+            took = TakeOver("a", cause, None, 100)
+            return Won(None, float("-inf"), took=took)
 
         arbiter = SimpleNamespace(resign=lambda: resigned.append("b"))
         follower = SimpleNamespace(run=follows, copy=None)
         group = Group("n", "b", {}, 5.0, Limits())
         about = SimpleNamespace(store=tmp_path), arbiter, one, follower
-        won, _, _, _ = replicating._won(group, dict, *about, lambda _: None, lambda: None)
+        won, _, _, _ = replicating._won(group, dict, *about, waits, lambda: None)
         return won, resigned
 
     return run
@@ -1029,6 +1031,18 @@ def test_a_copy_that_promised_just_now_is_not_silent(campaigns):
     """With copies_min = 1 the next primary left it out, and confirmed alone until it joined."""
     assert campaigns(("b",), ["socket"])[0].silent_since_s == float("-inf")
     assert now_s() - campaigns(("b", "c"), ["socket"])[0].silent_since_s < 60
+
+
+@pytest.mark.parametrize("cause", ["LOST", "BOOT"])
+def test_a_copy_that_is_to_lead_waits_for_nobody_any_more(campaigns, cause):
+    """While it read its log, which may take minutes, its status was that it follows a, in sync. One
+    that leads as soon as it is booted is not taken for a standby."""
+    told = []
+
+    campaigns(("b",), ["socket"], cause, told.append)
+
+    said = "the rest of its own log to be read: it leads in epoch 4"
+    assert told == ([said] if cause == "LOST" else [])
 
 
 def test_one_that_cannot_listen_gives_the_lease_back_and_follows(campaigns):
