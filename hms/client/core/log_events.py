@@ -60,7 +60,7 @@ EVENTS = {
             "descriptors_short"
         ),
         "%d files that messages name are not there: %s": "files_missing",
-        "%s has %g s to apply up to %s of the log first": "switchover_waits",
+        "%s has up to %s of the log to apply first": "switchover_waits",
         "%s is preferred and has everything: it is to lead again": "failback_begins",
         "%s is to lead": "switchover_done",
         "%s is to lead: what was begun has %g s to end": "switchover_drains",
