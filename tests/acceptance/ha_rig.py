@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import hms
 from tests.support.waiting import wait_until
@@ -12,6 +12,7 @@ from tests.support.warm_nodes import run_command
 
 WAIT_S = 60
 QUEUES = {"queue": {"orders": {}, "held": {}}}
+BRIEFLY = {"connect_timeout_s": 2, "request_timeout_s": 5, "reconnect": False}
 NOT_NOW = re.compile("silent for|was silent|lacks a part|could be granted the next epoch")
 """Why a move is refused where the other machine, or the arbiter, stood still just then."""
 
@@ -20,6 +21,19 @@ def connect(*nodes, **options):
     addresses = [one.address for one in nodes]
     given = {"reconnect_interval_s": 0.1, "request_timeout_s": WAIT_S, "connect_timeout_s": WAIT_S}
     return hms.connect(addresses, **given, **options)
+
+
+def active_of(nodes):
+    """The machine that has the store and serves. One that has lost it says no role either, until it
+    stands by again."""
+
+    def answers(one):
+        if one.is_running:
+            with suppress(hms.HmsError), hms.connect(one.address, **BRIEFLY) as connection:
+                return connection.administer("status").get("role") == "active"
+        return False
+
+    return wait_until(lambda: next(filter(answers, nodes), None), WAIT_S)
 
 
 def bodies(*nodes):

@@ -20,7 +20,7 @@ from faults_rig import PAUSE_S, Steady
 
 import hms
 from hms.testing.nodes import TestNode
-from tests.acceptance.ha_rig import WAIT_S, ended
+from tests.acceptance.ha_rig import WAIT_S, active_of, ended
 from tests.acceptance.test_ha_shared_store import is_active
 from tests.support.books import Books
 from tests.support.postgres import postgres_server
@@ -180,7 +180,7 @@ class Place:
 
     def pause(self):
         """The other one has the tables when it goes on."""
-        before, one = self.epoch, next(one for one in self.nodes if is_active(one))
+        before, one = self.epoch, active_of(self.nodes)
         one.pause()
         wait_until(lambda: self.epoch > before, WAIT_S)
         one.resume()

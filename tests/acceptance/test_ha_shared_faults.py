@@ -18,7 +18,7 @@ from faults_rig import Steady
 
 import hms
 from hms.testing.nodes import TestNode
-from tests.acceptance.ha_rig import WAIT_S, connect, ended
+from tests.acceptance.ha_rig import WAIT_S, active_of, connect, ended
 from tests.acceptance.test_ha_shared_store import LEASE_S, generation, is_active
 from tests.support.waiting import wait_until
 
@@ -100,11 +100,6 @@ class Place:
         for number, one in enumerate(self.nodes):
             one.boot(standby=number > 0)
 
-    @property
-    def active(self):
-        """The machine that has the store."""
-        return next(one for one in self.nodes if one.is_running and is_active(one))
-
     def taken_over(self, before, *nodes):
         """Until the store has been taken by one of these; where both try at one instant, one may
         take it from the other before that one has locked it, and that one goes on waiting."""
@@ -112,14 +107,14 @@ class Place:
 
     def kill(self):
         """Both standbys see at once that the store is free."""
-        before, one = generation(*self.nodes), self.active
+        before, one = generation(*self.nodes), active_of(self.nodes)
         one.kill()
         self.taken_over(before, *[other for other in self.nodes if other is not one])
         one.boot(standby=True)
 
     def pause(self):
         """It goes on when another one has the store, with a send that it never saw."""
-        before, one = generation(*self.nodes), self.active
+        before, one = generation(*self.nodes), active_of(self.nodes)
         with connect(one, reconnect=False) as old, old.session() as session:
             producer = session.producer("late")
             one.pause()
