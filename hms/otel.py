@@ -149,9 +149,10 @@ class _Span:
         propagate.inject(found, trace.set_span_in_context(self._span))
         return {name: found[name] for name in CARRIED if name in found}
 
-    def event(self, name: str) -> None:
+    def event(self, name: str, **said: str) -> None:
         """Something happened in it."""
-        self._span.add_event(name)
+        if not self._is_over:
+            self._span.add_event(name, {f"hms.{what}": value for what, value in said.items()})
 
     def took(self, count: int) -> None:
         """It was of so many messages."""

@@ -109,6 +109,7 @@ def connect(
     connect_timeout_s: float | None = None,
     address_order: str = "priority",
     allow_unsecured: bool = False,
+    trace: bool = False,
     exception_listener: Callable[[HmsError], object] | None = None,
     event_listener: Callable[[Event], object] | None = None,
 ) -> Connection:
@@ -124,6 +125,8 @@ def connect(
     sent before the node asks, nor where others could read it.
     server_keys: of an encrypted connection over TCP, the public keys that the node may show;
     key_file: the client's own pair, by which a node may know it; hms keys create writes one.
+    trace: all that the process does with HMS is traced from now on, as by hms.otel.instrument(),
+    with the extra `otel`.
     profile: of hms-client.toml, from which comes what is not given here, the address too; without
     one and without an address that of HMS_PROFILE. "": the file is not read.
     ConnectionRefused, InvalidArgument, ClientConfigError, ProfileNotFound, LoginRefused,

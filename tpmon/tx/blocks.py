@@ -67,8 +67,8 @@ class Block:
             raise TxProtocolError(what="transaction()", detail="one is going on here already")
         if tracing.tracer is not None:
             self._span = tracing.tracer.begin("transaction", "")
-        on_step = None if self._span is None else self._span.event
-        made = self._transaction = Transaction(self._place, self._timeout_s, on_step=on_step)
+        tell = None if self._span is None else self._span.event
+        made = self._transaction = Transaction(self._place, self._timeout_s, tell=tell)
         made.enlist_all(current_transaction.sessions(self._connection))
         return made
 

@@ -17,7 +17,7 @@ from hms.wire import xa_constants as xa
 from hms.wire.xid import Xid
 from tpmon.tx.codes import TransactionState
 from tpmon.tx.decision_log import DecisionLog
-from tpmon.tx.participant_steps import Branch
+from tpmon.tx.participant_steps import Branch, Tell, about
 from tpmon.xa import decisions
 from tpmon.xa.resource import ResourceManager, check
 
@@ -49,10 +49,16 @@ class Place(Protocol):
 
 
 class Work:
-    """See the module. timeout_s 0: none; on_step is called at every step."""
+    """See the module. timeout_s 0: none; on_step is called at every step; tell with what happened,
+    and at which branch, where somebody traces."""
 
     def __init__(
-        self, place: Place, gtrid: bytes, timeout_s: float, on_step: Callable[[str], None] | None
+        self,
+        place: Place,
+        gtrid: bytes,
+        timeout_s: float,
+        on_step: Callable[[str], None] | None,
+        tell: Tell | None = None,
     ) -> None:
         self.gtrid = gtrid
         self.timeout_s = timeout_s
@@ -64,7 +70,7 @@ class Work:
         self._suspended: list[Branch] = []
         self._has_worked = False
         """Its end has begun: nobody joins any more, in another thread neither."""
-        self._on_step = on_step or (lambda _: None)
+        self._on_step, self._tell = on_step or (lambda _: None), tell
         self._lock = threading.Lock()
 
     @property
@@ -133,6 +139,8 @@ class Work:
         check(rm, "xa_start", code, xid)
         branch = Branch(rm.name, xid, rm, is_of_the_log=is_of_the_log)
         self._branches[id(rm)] = branch
+        if self._tell is not None:
+            self._tell("start", **about(branch))
         return branch
 
     def _check_open(self) -> None:

@@ -29,7 +29,9 @@ from tpmon.tx.participant_steps import (
     Branch,
     Outcome,
     Pool,
+    Tell,
     Vote,
+    about,
     all_at_once,
     commit_branch,
     detach,
@@ -47,14 +49,19 @@ _finishers = Pool("hms-xa-finish")
 
 
 class Coordinator:
-    """Ends one transaction; on_step is called at every step, for tests that let the process die."""
+    """Ends one transaction; on_step is called at every step, for tests that let the process die;
+    tell: for who traces it."""
 
     def __init__(
-        self, log: DecisionLog, gtrid: bytes, on_step: Callable[[str], None] | None = None
+        self,
+        log: DecisionLog,
+        gtrid: bytes,
+        on_step: Callable[[str], None] | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self._log = log
         self._gtrid = gtrid
-        self._on_step = on_step or _nothing
+        self._on_step, self._tell = on_step or _nothing, tell
 
     # ---- commit
 
@@ -107,6 +114,7 @@ class Coordinator:
         self._on_step("before commit")
         code = branch.rm.xa_commit(branch.xid, flags=xa.TMONEPHASE)
         self._on_step("after commit")
+        self._told("commit", [branch], [xa.code_name(code)])
         if code == xa.XA_OK:
             return Outcome([])
         reason = f"{branch.resource} answered {xa.code_name(code)}: {branch.rm.reason}"
@@ -126,6 +134,7 @@ class Coordinator:
         self._on_step("before prepare")
         votes = all_at_once([partial(vote, b) for b in asked])
         self._on_step("after prepare")
+        self._told("prepare", asked, [xa.code_name(one.code) for one in votes])
         readers = {id(v.branch) for v in votes if v.code == xa.XA_RDONLY}
         for one in votes:
             one.branch.is_prepared = one.code == xa.XA_OK
@@ -144,6 +153,7 @@ class Coordinator:
             self._on_step("before last")
             code = branch.rm.xa_commit(branch.xid, flags=xa.TMONEPHASE)
             self._on_step("after last")
+            self._told("commit", [branch], [xa.code_name(code)])
             if code == xa.XA_OK:
                 continue
             said = f"{branch.resource} answered {xa.code_name(code)}: {branch.rm.reason}"
@@ -168,6 +178,9 @@ class Coordinator:
             raise TransactionRolledBack(reason=str(error)) from error
         detach(with_decision)
         self._on_step("after decision")
+        if self._tell is not None:
+            self._tell("decision", outcome="commit")
+        self._told("commit", with_decision, [decisions.COMMITTED] * len(with_decision))
         if not is_waited:
             _finishers.submit(self._finish_quietly, prepared, participants)
             return Outcome(participants)
@@ -182,6 +195,7 @@ class Coordinator:
         self._on_step("before commit")
         states = all_at_once([partial(commit_branch, b) for b in prepared])
         self._on_step("after commit")
+        self._told("commit", prepared, [state for state, _ in states])
         done = [
             Participant(p.resource, p.bqual, state, "", note)
             for p, (state, note) in zip(participants, states, strict=True)
@@ -226,6 +240,12 @@ class Coordinator:
         """Roll back what a service did; the transaction itself goes on to its own end."""
         all_at_once([partial(roll_back, b) for b in branches])
 
+    def _told(self, what: str, branches: Sequence[Branch], outcomes: Sequence[str]) -> None:
+        """Each branch, and how it ended."""
+        if self._tell is not None:
+            for branch, outcome in zip(branches, outcomes, strict=True):
+                self._tell(what, **about(branch), outcome=outcome)
+
     # ---- rollback
 
     def roll_back(self, branches: Sequence[Branch], *, is_known: bool = True) -> None:
@@ -236,6 +256,7 @@ class Coordinator:
         """
         reached = [b for b in branches if b.rm is not None]
         codes = all_at_once([partial(roll_back, b) for b in reached])
+        self._told("rollback", reached, [xa.code_name(code) for code in codes])
         if is_known:
             with suppress(HmsError):
                 self._log.end(self._gtrid)

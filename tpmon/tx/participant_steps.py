@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from hms.errors.catalogue import TxHazard, TxMixed
 from hms.wire import xa_constants as xa
@@ -18,7 +18,9 @@ __all__ = [
     "Branch",
     "Outcome",
     "Pool",
+    "Tell",
     "Vote",
+    "about",
     "all_at_once",
     "commit_branch",
     "detach",
@@ -75,6 +77,19 @@ class Branch:
     def is_last(self) -> bool:
         """Whether it cannot prepare."""
         return self.rm is not None and self.rm.is_last_resource
+
+
+class Tell(Protocol):
+    """Hears what happens in a transaction."""
+
+    def __call__(self, name: str, **said: str) -> None:
+        """begin, start, prepare, decision, commit or rollback; said: of which branch, and how it
+        ended."""
+
+
+def about(branch: Branch) -> dict[str, str]:
+    """A branch, as a trace names it."""
+    return {"resource": branch.resource, "branch": branch.xid.bqual.hex()}
 
 
 class Vote(NamedTuple):

@@ -20,7 +20,7 @@ from hms.wire import xa_constants as xa
 from hms.wire.branch_requests import BeginGlobal
 from tpmon.tx.branch_work import Place, Work
 from tpmon.tx.coordinator import Coordinator
-from tpmon.tx.participant_steps import Branch, Outcome, detach
+from tpmon.tx.participant_steps import Branch, Outcome, Tell, detach
 from tpmon.tx.transactional_calls import CarriedCall
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
@@ -37,7 +37,8 @@ def current() -> "Transaction | None":
 class Transaction(Work):
     """See the module. timeout_s 0: none. gtrid: that of the caller, in a service.
 
-    on_step is called with every step of its end, for tests that let the process die there.
+    on_step is called with every step of its end, for tests that let the process die there; tell
+    with what a trace has of it.
     """
 
     def __init__(
@@ -46,17 +47,20 @@ class Transaction(Work):
         timeout_s: float = 0,
         gtrid: bytes = b"",
         on_step: Callable[[str], None] | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self._log = place.log
         own = gtrid or decisions.new_gtrid(self._log.node_uid)
-        super().__init__(place, own, timeout_s, on_step)
+        super().__init__(place, own, timeout_s, on_step, tell)
         self._is_initiator = not gtrid
         self._is_registered = not self._is_initiator
         self._registering: Callable[[], object] | None = None
         """Waits for the node's answer that it knows of the transaction."""
         self._remote: list[Participant] = []
         self._calls = 0
-        self._coordinator = Coordinator(self._log, own, on_step)
+        self._coordinator = Coordinator(self._log, own, on_step, tell)
+        if tell is not None:
+            tell("begin", transaction=decisions.printed(own))
 
     def enlist_all(self, resources: Iterable[Any]) -> None:
         """Let all of them take part, or end it."""

@@ -117,6 +117,7 @@ def connect(
     connect_timeout_s: float | None = None,
     address_order: str = "priority",
     allow_unsecured: bool = False,
+    trace: bool = False,
     exception_listener: Callable[[HmsError], object] | None = None,
     event_listener: Callable[[Event], object] | None = None,
 ) -> Connection:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from hms.client.core import tracing
 from hms.client.core.arguments import (
     check_flag,
     check_function,
@@ -12,6 +13,7 @@ from hms.client.core.arguments import (
 from hms.client.core.client_keys import ClientKeys, client_keys
 from hms.client.core.credentials import Credentials
 from hms.client.core.events import Event
+from hms.errors.catalogue import InvalidArgument
 from hms.errors.tree import HmsError
 
 _TIMES = "reconnect_interval_s", "reconnect_period_s", "request_timeout_s"
@@ -29,7 +31,7 @@ class Options:
     (F-D9). token: instead of a password, or a function that gives
     one at each login; allow_unsecured: go on with a node that checks none.
     server_keys: of an encrypted connection, those that the node may show; key_file: the client's
-    own pair. keys: both, as they were read.
+    own pair. keys: both, as they were read. trace: the process traces what it does with HMS.
     """
 
     user: str = ""
@@ -42,6 +44,7 @@ class Options:
     keys: ClientKeys | None = field(default=None, init=False, repr=False)
     client_id: str = ""
     client_name: str = ""
+    trace: bool = False
     is_server: bool = False
     reconnect: bool = True
     reconnect_interval_s: float = 5
@@ -60,8 +63,10 @@ class Options:
             check_text(what, getattr(self, what))
         _ = self.credentials
         object.__setattr__(self, "keys", client_keys(self.server_keys, self.key_file))
-        for what in ("is_server", "reconnect"):
+        for what in ("is_server", "reconnect", "trace"):
             check_flag(what, getattr(self, what))
+        if self.trace:
+            _trace()
         for what in _TIMES:
             check_seconds(what, getattr(self, what))
         if self.connect_timeout_s is not None:
@@ -75,3 +80,15 @@ class Options:
         return Credentials(
             self.user, self.password, self.token, self.domain_password, self.allow_unsecured
         )
+
+
+def _trace() -> None:
+    """As hms.otel.instrument() does, unless something traces already."""
+    if tracing.tracer is not None:
+        return
+    try:
+        from hms.otel import instrument  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        detail = f"it needs {missing.name}: pip install 'hybrid-messaging[otel]'"
+        raise InvalidArgument(what="trace", detail=detail) from missing
+    instrument()

@@ -24,8 +24,8 @@ class Span(Protocol):
     def carried(self) -> Context:
         """What goes with a message or a call, by the names of CARRIED."""
 
-    def event(self, name: str) -> None:
-        """Something happened in it."""
+    def event(self, name: str, **said: str) -> None:
+        """Something happened in it; once it is over, nobody hears of it."""
 
     def took(self, count: int) -> None:
         """It was of so many messages."""

@@ -180,6 +180,14 @@ KEYS: tuple[ProfileKey, ...] = (
         "Whose durable subscriptions they are; of one connection at a time.",
         is_login=True,
     ),
+    ProfileKey(
+        "trace",
+        Part.CONNECTION,
+        _IS,
+        _flag,
+        built_in=False,
+        why="Trace all that the process does with HMS; with the extra otel.",
+    ),
     ProfileKey("client_name", Part.CONNECTION, "a text", _text, "", "What operators see it by."),
     ProfileKey(
         "address_order",

@@ -17,6 +17,7 @@ import hms
 import hms.aio
 import hms.otel
 from hms.boot.cli import main
+from hms.client.core import tracing
 from hms.testing import node as booted
 from tests.support.postgres import postgres_server
 from tests.support.waiting import wait_until
@@ -98,8 +99,19 @@ def test_two_processes_a_transaction_and_a_kill_are_one_picture(spans, tmp_path,
     assert {span["name"] for span in served} == {"NOTE", "send notes"}
     assert _roots(own + served) == 1
     (ended,) = [span for span in own if span["name"] == "transaction"]
-    events = [event["name"] for event in ended["events"]]
-    assert events.index("after prepare") < events.index("after decision")
+    told = [(event["name"], event["attributes"]) for event in ended["events"]]
+    steps = [(name, said.get("hms.resource", "")) for name, said in told]
+    assert steps[0] == ("begin", "")
+    assert told[0][1]["hms.transaction"]
+    started = {said["hms.resource"] for name, said in told if name == "start"}
+    assert started >= {"pg", "hms"}
+    assert steps.index(("start", "pg")) < steps.index(("prepare", "pg"))
+    assert steps.index(("prepare", "pg")) < steps.index(("decision", ""))
+    assert steps.index(("decision", "")) < steps.index(("commit", "pg"))
+    of_pg = [said for name, said in told if said.get("hms.resource") == "pg"]
+    assert len({said["hms.branch"] for said in of_pg}) == 1
+    assert [said.get("hms.outcome") for said in of_pg] == [None, "XA_OK", "committed"]
+    assert ("commit", "hms") in steps
 
 
 def test_the_context_stays_with_a_message_and_a_failure_is_told(spans, conn):
@@ -184,6 +196,48 @@ def test_nothing_is_added_when_nothing_traces(conn):
     with conn.session() as session:
         session.producer("orders").send("coffee")
         assert dict(session.consumer("orders").receive(WAIT_S).properties) == {}
+
+
+def test_a_connection_may_ask_for_traces(running, monkeypatch):
+    """As the application would by instrument(), with the providers of the process; who traces
+    already goes on as before."""
+    hms.otel.uninstrument()
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
+
+    def names():
+        return [span.name for span in exporter.get_finished_spans()]
+
+    async def send():
+        async with hms.aio.connect(running.address, trace=True) as conn, conn.session() as session:
+            await session.producer("orders").send("coffee")
+
+    try:
+        with hms.connect(running.address, trace=True) as conn, conn.session() as session:
+            installed = tracing.tracer
+            session.producer("orders").send("coffee")
+            assert names() == ["send orders"]
+            asyncio.run(send())
+            assert tracing.tracer is installed
+            assert names() == ["send orders"] * 2
+            consumer = session.consumer("orders")
+            assert consumer.receive(WAIT_S)
+            assert consumer.receive(WAIT_S)
+    finally:
+        hms.otel.uninstrument()
+
+
+def test_traces_without_their_extra_are_refused_with_its_name(monkeypatch):
+    """Before anything is connected; nothing is traced then."""
+    hms.otel.uninstrument()
+    monkeypatch.delitem(sys.modules, "hms.otel")
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(hms.errors.InvalidArgument, match=r"opentelemetry: pip install .*otel"):
+        hms.connect("tcp://127.0.0.1:9", trace=True)
+    assert tracing.tracer is None
+    with pytest.raises(hms.errors.InvalidArgument, match="trace"):
+        hms.connect("tcp://127.0.0.1:9", trace="yes")
 
 
 @pytest.fixture

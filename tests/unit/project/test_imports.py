@@ -58,6 +58,7 @@ CLIENT_MAY_IMPORT = (
     "field_buffer",
     "hms.client",
     "hms.errors",
+    "hms.otel",
     "hms.wire",
     "hms.constants",
 )
