@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["check_store", "chosen_of", "export", "import_", "messages_of", "send_file"]
 
 CHUNK_MESSAGES, CHUNK_BYTES = 500, 1 << 20
+MESSAGE_BYTES_MIN = 256
+"""What a message counts in a transaction, however small it is."""
 _OTHER_PLACES = ("subscription:", "retained:")
 
 
@@ -195,7 +197,7 @@ def messages_of(
 @target_options
 @click.argument("path", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--into", required=True, help="The queue that gets them, or its place.")
-@click.option("--run", help="The name of this import; else the file's digest.")
+@click.option("--run-id", "--run", "run", help="The name of this import; else the file's digest.")
 @click.option("--keep-ids", "keeps", is_flag=True, help="With the ids and times that they had.")
 @click.option("--partial", "is_partial", is_flag=True, help="What is whole of a truncated file.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Check the file, and import nothing.")
@@ -285,7 +287,7 @@ def send_file(
     from hms.engine.settings import REPLAY_QUEUE  # noqa: PLC0415 - the same
     from hms.errors.tree import HmsError  # noqa: PLC0415 - the same
     from hms.history.ledger import Entry  # noqa: PLC0415 - the same
-    from hms.history.resend import Resender  # noqa: PLC0415 - the same
+    from hms.history.resend import TOO_LARGE, Resender, smaller  # noqa: PLC0415 - the same
 
     source, meant = f"file sha256:{file.digest}", {"into": into}
     if keeps:
@@ -305,25 +307,35 @@ def send_file(
         if is_staged:  # of an import that was interrupted
             left = dict(imported.take_ids(to=to).left)
         packing = _Packing(connection, file.path, before.store if is_staged else "", keeps=keeps)
-        entry = before
-        for chunk in _chunks(file, before.next_offset, queue, packing):
-            entry = replace(
-                entry,
-                next_offset=chunk.last + 1,
-                sent=entry.sent + chunk.rows,
-                is_done=chunk.last + 1 == file.length,
+        entry, most = before, (CHUNK_MESSAGES, CHUNK_BYTES)
+        try:
+            while entry.next_offset < file.length:
+                for chunk in _chunks(file, entry.next_offset, queue, packing, most):
+                    after = replace(
+                        entry,
+                        next_offset=chunk.last + 1,
+                        sent=entry.sent + chunk.rows,
+                        is_done=chunk.last + 1 == file.length,
+                    )
+                    try:
+                        sender.send(chunk, after)
+                    except TOO_LARGE as error:
+                        fitting = smaller(*most, error)
+                        if fitting is None:
+                            raise
+                        most = fitting
+                        sender.reopen()
+                        break
+                    entry = after
+                    if is_staged:
+                        left = dict(imported.take_ids(to=to).left)
+        except (HmsError, KeyboardInterrupt) as error:
+            done = sender.entry.next_offset if sender.entry is not None else 0
+            error.add_note(
+                f"{done} of {counted(file.length, 'message')} are imported. The same import "
+                "goes on behind them, and sends none twice."
             )
-            try:
-                sender.send(chunk, entry)
-                if is_staged:
-                    left = dict(imported.take_ids(to=to).left)
-            except (HmsError, KeyboardInterrupt) as error:
-                done = sender.entry.next_offset if sender.entry is not None else 0
-                error.add_note(
-                    f"{done} of {counted(file.length, 'message')} are imported. The same import "
-                    "goes on behind them, and sends none twice."
-                )
-                raise
+            raise
         return entry.sent - before.sent, left
 
 
@@ -354,8 +366,10 @@ class _Packing:
         return self._sent[key]
 
 
-def _chunks(file: "Import", start: int, queue: str, packing: _Packing) -> "Iterator[Chunk]":
-    """What is sent in one transaction, each with its lines."""
+def _chunks(
+    file: "Import", start: int, queue: str, packing: _Packing, most: tuple[int, int]
+) -> "Iterator[Chunk]":
+    """What is sent in one transaction, each with its lines; most: messages and bytes."""
     from hms.history.resend import Chunk, Pack  # noqa: PLC0415 - not for --help
     from hms.wire.packed_messages import pack_messages  # noqa: PLC0415 - the same
 
@@ -363,9 +377,10 @@ def _chunks(file: "Import", start: int, queue: str, packing: _Packing) -> "Itera
     packed: list[Any] = []
     for at, line in enumerate(file.lines(start), start):
         if not 0 < line.expires_ms <= now_ms:
-            packed.append(packing.packed(line, now_ms))
-            size += len(line.body)
-        if at + 1 - first >= CHUNK_MESSAGES or size >= CHUNK_BYTES or at + 1 == file.length:
+            row, head, body = packing.packed(line, now_ms)
+            packed.append((row, head, body))
+            size += max(MESSAGE_BYTES_MIN, len(head) + len(body))
+        if at + 1 - first >= most[0] or size >= most[1] or at + 1 == file.length:
             pack = Pack("queue", queue, len(packed), pack_messages(packed))
             yield Chunk(first, at, len(packed), 0, 0, [pack] if packed else [])
             first, size, packed = at + 1, 0, []

@@ -5,17 +5,12 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hms.errors.catalogue import (
-    BatchTooLarge,
-    FlowControlTimeout,
-    QueueFull,
-    TransactionTooLarge,
-)
 from hms.errors.tree import HmsError
 from hms.history.chunks import CHUNK_SCHEMA, Chunker
 from hms.history.local_rows import ahead, rows_of
 from hms.history.pace import Pace, Progress, Show
 from hms.history.reading import Window, chosen, in_order, windows
+from hms.history.resend import TOO_LARGE, smaller
 from hms.history.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -44,32 +39,20 @@ def forward(
         try:
             with closing(_chunks(session, wanted, entry, chunker)) as chunks:
                 send_chunks(chunks, sender, begun, pace, show)
-        except _TOO_LARGE as error:
-            smaller = _smaller(chunker, error)
-            if smaller is None:
+        except TOO_LARGE as error:
+            fitting = _smaller(chunker, error)
+            if fitting is None:
                 raise
-            chunker = smaller
+            chunker = fitting
             sender.reopen()
         else:
             return
 
 
-_TOO_LARGE = (TransactionTooLarge, BatchTooLarge, QueueFull, FlowControlTimeout)
-
-
 def _smaller(chunker: Chunker, error: HmsError) -> Chunker | None:
     """A chunker whose chunks may fit; None when none can."""
-    limit = int(str(error.fields["limit"]))
-    if isinstance(error, TransactionTooLarge):
-        size = limit * 3 // 4
-        return replace(chunker, bytes_max=size) if size < chunker.bytes_max else None
-    is_full = isinstance(error, QueueFull | FlowControlTimeout)
-    room = limit - int(str(error.fields["count"])) if is_full else limit
-    if error.fields["key"] == "max_messages":
-        rows = min(chunker.rows_max - 1, room)
-        return replace(chunker, rows_max=rows) if rows > 0 else None
-    size = min(chunker.bytes_max // 2, room)
-    return replace(chunker, bytes_max=size) if size > 0 else None
+    found = smaller(chunker.rows_max, chunker.bytes_max, error)
+    return None if found is None else replace(chunker, rows_max=found[0], bytes_max=found[1])
 
 
 def _chunks(

@@ -7,16 +7,20 @@ from typing import Any, NamedTuple, Self
 import hms
 from hms.client.pending_sends import PendingSend
 from hms.errors.catalogue import (
+    BatchTooLarge,
     CommitInDoubt,
     ConnectionLost,
+    FlowControlTimeout,
     ProtocolError,
+    QueueFull,
     ReplayTakenOver,
     TransactionRolledBack,
+    TransactionTooLarge,
 )
 from hms.errors.tree import HmsError
 from hms.history.ledger import Connect, Entry, Ledger, open_ledger
 
-__all__ = ["NOTHING", "Chunk", "Pack", "Resender", "told"]
+__all__ = ["NOTHING", "TOO_LARGE", "Chunk", "Pack", "Resender", "smaller", "told"]
 
 ATTEMPTS_MAX = 10
 """So often in a row a chunk is tried when its transaction is lost with the connection."""
@@ -27,6 +31,26 @@ PRODUCERS_MAX = 256
 _LOST = (TransactionRolledBack, CommitInDoubt, ConnectionLost, ProtocolError)
 """What is said when the transaction is gone with its connection, or may be; the last by a node that
 does not know the connection any more, because another process has taken it over."""
+
+
+TOO_LARGE = (TransactionTooLarge, BatchTooLarge, QueueFull, FlowControlTimeout)
+"""What is said of a chunk of which fewer messages may be taken."""
+
+
+def smaller(rows_max: int, bytes_max: int, error: HmsError) -> tuple[int, int] | None:
+    """How many messages and bytes a chunk may have that fits, behind one that did not; None when
+    none can."""
+    limit = int(str(error.fields["limit"]))
+    if isinstance(error, TransactionTooLarge):
+        size = min(limit * 3 // 4, bytes_max // 2)
+        return (rows_max, size) if size > 0 else None
+    is_full = isinstance(error, QueueFull | FlowControlTimeout)
+    room = limit - int(str(error.fields["count"])) if is_full else limit
+    if error.fields["key"] == "max_messages":
+        rows = min(rows_max - 1, room)
+        return (rows, bytes_max) if rows > 0 else None
+    size = min(bytes_max // 2, room)
+    return (rows_max, size) if size > 0 else None
 
 
 class Pack(NamedTuple):

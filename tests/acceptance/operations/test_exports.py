@@ -13,8 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import hms
+import hms.testing
+from hms.boot.cli import main
 from hms.boot.cli.message_files import files_of
 from hms.client.browse_pages import place_pages
 from hms.history.resend import Resender
@@ -182,3 +185,33 @@ def test_files_are_synced_under_their_names_before_an_export_has_its_own(
     assert (str(files_of(file)), False) in synced
     assert synced[-1] == (str(tmp_path), True)
     assert [one.read_bytes() for one in files_of(file).iterdir()] == [b"a"]
+
+
+def test_an_import_fits_a_node_of_small_transactions_and_a_queue_with_little_room(tmp_path):
+    """A chunk of 1 MiB was refused by the first; of the second not even the room was used."""
+    small = {"max_transaction_bytes": 1 << 16, "max_message_bytes": 1 << 15}
+    queues = {"orders": {}, "late": {}, "few": {"max_messages": 7}}
+    file = tmp_path / "file"
+    with hms.testing.node(config={"node": {"N1": small}, "hms": {"queue": queues}}) as node:
+        with hms.connect(node.address) as connection, connection.session() as session:
+            sender = session.producer("orders")
+            sent = [sender.send(os.urandom(20_000), {"N": n}).message_id for n in range(20)]
+
+        def said(*words, code=0):
+            done = CliRunner().invoke(main, ["message", *words, "--connect", node.address])
+            assert done.exit_code == code, done.output
+            return done.output
+
+        said("export", "queue:orders", "--to", str(file))
+        assert "20 of 20 messages imported" in said("import", str(file), "--into", "late")
+        again = "import", str(file), "--into", "few"
+        assert "--run-id" in said(*again, code=1)  # another run of the same file has a name
+        again = *again, "--run-id", "few"
+        assert "7 of 20 messages are imported" in said(*again, code=1)
+        with hms.connect(node.address) as connection:
+            for queue, count in (("late", 20), ("few", 7)):
+                rows = connection.admin.messages(f"queue:{queue}").list(["$OriginalMessageID"])
+                originals = [row["properties"]["$OriginalMessageID"] for row in rows]
+                assert originals == sent[:count]
+            assert connection.admin.messages("queue:few").everything().delete().count == 7
+        assert "14 of 20" in said(*again, code=1)
