@@ -31,6 +31,11 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 _TO = click.option(
     "--to", type=_FOLDER, help="The folder of the backups.  [default: backups of the node]"
 )
+_WITH_SECRETS = click.option(
+    "--with-secrets",
+    is_flag=True,
+    help="The security file too: users, roles, hashes of passwords.",
+)
 LATEST = "latest"
 DIFFERS = 3
 USUAL_DOMAIN = "hms"
@@ -42,11 +47,20 @@ USUAL_DOMAIN = "hms"
 @_TO
 @click.option("--since", default="", help="What came after this backup only; latest: the last.")
 @click.option("--rate", type=click.IntRange(1), help="So many MiB a second at most.")
+@_WITH_SECRETS
 @click.option("--attended", is_flag=True, hidden=True, help="Another process seals: the console.")
-def create(target: Target, to: Path | None, since: str, rate: int | None, attended: bool) -> None:
+def create(
+    target: Target,
+    to: Path | None,
+    since: str,
+    rate: int | None,
+    with_secrets: bool,
+    attended: bool,
+) -> None:
     """Copy the store of a node that works, and verify the copy.
 
-    The files of messages are part of it, and hms.conf; keys and passwords are not.
+    The files of messages are part of it, and hms.conf; keys and passwords are not, and the file
+    that [node.NAME] names under security, with users and roles, is with --with-secrets alone.
     """
     from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - not for --help
     from hms.history.backups.backup_creation import create as make  # noqa: PLC0415 - the same
@@ -61,7 +75,8 @@ def create(target: Target, to: Path | None, since: str, rate: int | None, attend
             seals, tell = _asked_seal, _tell_progress
         else:
             seals, tell = _seals(opened.enter_context(target.connection()), to, since), _tell_nobody
-        subject, rate_bytes = _subject(target, seals), (rate or 0) << 20
+        subject = _subject(target, seals, is_with_secrets=with_secrets)
+        rate_bytes = (rate or 0) << 20
         began_s = time.monotonic()
         path, manifest = make(subject, to, base=since, bytes_a_second=rate_bytes, tell=tell)
     size = sum(one.bytes for one in manifest.files)
@@ -108,7 +123,9 @@ def _tell_nobody(done: int, total: int) -> None:
     """Who waits for the command sees its end."""
 
 
-def _subject(target: Target, seals: Callable[["Manifest | None"], int]) -> "Subject":
+def _subject(
+    target: Target, seals: Callable[["Manifest | None"], int], *, is_with_secrets: bool
+) -> "Subject":
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.boot.compose import hms_version  # noqa: PLC0415 - the same
     from hms.boot.log_folder import log_folder  # noqa: PLC0415 - the same
@@ -122,7 +139,10 @@ def _subject(target: Target, seals: Callable[["Manifest | None"], int]) -> "Subj
             feature="hms backup of a database store",
             instead="Use the database's own tools, and copy store/files with it.",
         )
-    store, extras = log_folder(node), (config.path,)
+    if is_with_secrets and node.security is None:
+        raise click.UsageError(f"--with-secrets: [node.{node.name}] names no security file")
+    store, extras = log_folder(node), {"hms.conf": config.path}
+    extras |= {"security.toml": node.security} if is_with_secrets and node.security else {}
     calendar, domain = CronCalendar(), config.domain.name
     return Subject(store, node.name, seals, calendar, hms_version(), extras, domain)
 
@@ -139,6 +159,7 @@ def _subject(target: Target, seals: Callable[["Manifest | None"], int]) -> "Subj
 @click.option("--keep", type=click.IntRange(1), help="Prune: so many full backups stay.")
 @click.option("--rate", type=click.IntRange(1), help="So many MiB a second at most.")
 @click.option("--rounds", type=click.IntRange(1), help="End after so many.")
+@_WITH_SECRETS
 def ship(
     target: Target,
     to: Path | None,
@@ -147,6 +168,7 @@ def ship(
     keep: int | None,
     rate: int | None,
     rounds: int | None,
+    with_secrets: bool,
 ) -> None:
     """Copy what the log of a node has sealed, again and again, until it is interrupted.
 
@@ -164,7 +186,8 @@ def ship(
         began_s = time.monotonic()
         try:
             with target.connection() as connection:
-                subject = _subject(target, _seals(connection, to, LATEST, is_shipped=True))
+                seals = _seals(connection, to, LATEST, is_shipped=True)
+                subject = _subject(target, seals, is_with_secrets=with_secrets)
                 done = one_round(
                     subject, to, full_every_s=full_every, bytes_a_second=(rate or 0) << 20
                 )

@@ -10,12 +10,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -76,8 +77,8 @@ class Subject(NamedTuple):
     seal: Callable[[Manifest | None], int]
     calendar: Calendar
     hms_version: str = ""
-    extras: tuple[Path, ...] = ()
-    """Further files, such as hms.conf."""
+    extras: Mapping[str, Path] = MappingProxyType({})
+    """Further files, such as hms.conf, by their names in the backup."""
     domain: str = ""
 
 
@@ -194,8 +195,9 @@ def _attempt(taking: _Taking, part: Path) -> Manifest:
     _take_files(taking, part)
     if not base:
         _take_audit(subject.store, part, first)
-    for extra in subject.extras:
-        shutil.copy2(extra, part / extra.name)
+    for name, extra in subject.extras.items():
+        shutil.copy2(extra, part / name)
+        (part / name).chmod(0o600)
     created_ms = int(time.time() * 1000)
     moment = datetime.fromtimestamp(created_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
     manifest = Manifest(

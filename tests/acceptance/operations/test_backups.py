@@ -608,6 +608,26 @@ def test_a_full_disk_ends_a_backup_and_leaves_nothing(tmp_path, monkeypatch):
         assert command(node, "create", "--to", tmp_path / "kept")["waiting"] == 1
 
 
+def test_the_security_file_is_in_a_backup_when_it_is_asked_for(tmp_path):
+    """Who has lost the disk has lost users and roles too."""
+    kept = tmp_path / "kept"
+    with secured_node(tmp_path, document(clerk=["view node:*"])) as node:
+        for words in ((), ("--with-secrets", "--since", "latest")):
+            command(node, "create", "--to", kept, *words)
+        command(node, "ship", "--to", tmp_path / "shipped", "--rounds", 1, "--with-secrets")
+    without, full = backups_in(kept)
+    assert not (without / "security.toml").exists()
+    assert (without / "hms.conf").exists()
+    for backup in (full, *backups_in(tmp_path / "shipped")):
+        copy = backup / "security.toml"
+        assert copy.read_bytes() == (tmp_path / "security.toml").read_bytes()
+        assert copy.stat().st_mode & 0o777 == 0o600
+        verify(backup, CronCalendar())
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
+        said = command(node, "create", "--to", kept, "--with-secrets", code=2)
+    assert "names no security file" in said
+
+
 def test_a_trial_restore_boots_what_was_backed_up_and_leaves_nothing_behind(tmp_path):
     """Messages that wait, are delayed, wait in a subscription, or are retained."""
     config = {**CONFIG, "hms": {**CONFIG["hms"], "topic": {"news": {}, "news/kept": {}}}}
