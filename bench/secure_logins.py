@@ -316,6 +316,7 @@ class _Attempts:
 def _attack(address: str, server_key: str, logins: int, addresses: int) -> None:
     """Wrong logins until there were so many, or the end is asked for; then their count is said."""
     os.nice(19)  # an attacker has machines of its own
+    raise_limit(4 * ADDRESSES * IN_TURN)  # two each, and those that are closed behind
     attempts, is_over, is_told = _Attempts(address, server_key), list[bool](), False
     signal.signal(signal.SIGTERM, lambda _n, _f: is_over.append(True))
     for number in range(min(logins, addresses * IN_TURN)):
