@@ -19,6 +19,8 @@ from tests.support.effort import tries
 from tests.support.warm_nodes import warm_nodes
 
 LOG_LINES = 30
+_ROOT = Path(__file__).resolve().parent.parent
+_UNIT = _ROOT / "tests" / "unit"
 
 # Where it is set, each process that a test starts compiles every module anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -51,6 +53,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)  # behind the shuffle, which stays within each part
+def pytest_collection_modifyitems(config, items):
+    """What takes a minute does not begin last, while other processes have no more to do: those that
+    run several hand out files in this order, and the last ones take a second each."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _UNIT in item.path.parents)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     """A test that fails shows what its nodes said last: a race may not come again."""
@@ -61,9 +71,6 @@ def pytest_runtest_makereport(item):
             last = node.log.splitlines()[-LOG_LINES:]
             report.sections.append((f"end of {node.log_file}", "\n".join(last)))
     return report
-
-
-_ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")
