@@ -364,20 +364,20 @@ class Nats(Servers):
         """See Servers."""
         import nats  # noqa: PLC0415
 
-        async def drain(connection: Any) -> list[bytes]:
-            found: list[bytes] = []
+        found: dict[int, bytes] = {}
+
+        async def drain(connection: Any) -> bool:
             stream = connection.jetstream(timeout=WAIT_S)
             reader = await stream.pull_subscribe(_SUBJECT, "reader")
             with suppress(nats.errors.TimeoutError):
                 while True:
                     for message in await reader.fetch(_FILL_AT_ONCE, timeout=RECEIVE_S):
-                        found.append(message.data)
+                        found[message.metadata.sequence.stream] = message.data
                         await message.ack()
-            await stream.delete_consumer(_STREAM, "reader")
-            return found
+            return bool(await stream.delete_consumer(_STREAM, "reader"))
 
-        bodies: list[bytes] = self._ask(drain)
-        return bodies
+        wait_for(lambda: self._ask(drain), "all messages")
+        return list(found.values())
 
 
 PEERS: tuple[type[Servers], ...] = (Rabbit, Nats)
