@@ -369,8 +369,8 @@ class Nats(Servers):
         async def drain(connection: Any) -> bool:
             stream = connection.jetstream(timeout=WAIT_S)
             reader = await stream.pull_subscribe(_SUBJECT, "reader")
-            with suppress(nats.errors.TimeoutError):
-                while True:
+            while (await stream.stream_info(_STREAM)).state.messages:  # some may be on their way
+                with suppress(nats.errors.TimeoutError):
                     for message in await reader.fetch(_FILL_AT_ONCE, timeout=RECEIVE_S):
                         found[message.metadata.sequence.stream] = message.data
                         await message.ack()
