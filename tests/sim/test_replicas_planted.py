@@ -63,13 +63,14 @@ def test_an_asynchronous_copy_that_counts_is_found(plant, monkeypatch):
 @pytest.mark.parametrize("plant", PLANTS_OF_ALL)
 def test_a_planted_fault_of_what_leaves_the_log_or_is_lost_is_found(plant, monkeypatch):
     """In a world where nothing is found without it; one takes about a second."""
-    seeds = (PLANTS_OF_ALL[plant], *range(1, RUNS_MAX))
+    likely, copies = PLANTS_OF_ALL[plant]
+    seeds = (likely, *range(1, RUNS_MAX))
 
     def is_found(seed):
         with monkeypatch.context() as patch:
             plant(patch)
-            if not World(seed, is_full=True).run(4000):
+            if not World(seed, copies, is_full=True).run(4000):
                 return False
-        return World(seed, is_full=True).run(4000) == []
+        return World(seed, copies, is_full=True).run(4000) == []
 
     assert any(is_found(seed) for seed in seeds)

@@ -3,26 +3,35 @@
 Each changes the product, through monkeypatch, as a mistake would.
 """
 
+from types import MappingProxyType
+
 from msgspec import structs
 
 from hms.boot.clock import EvenClock
 from hms.client.send_buffer import Sender
-from hms.server.arbiter.interface import encode
+from hms.server.arbiter.interface import Configuration, Member, encode
 from hms.server.arbiter.memory import MemoryArbiter
+from hms.server.replicas import primary
+from hms.server.replicas.catching_up import plan
 from hms.server.replicas.confirmation import Confirmation, _Peer
 from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.frames import Fence
-from hms.server.replicas.leadership import Campaign, Leadership
+from hms.server.replicas.leadership import Campaign, Leadership, Role
 from hms.server.replicas.link import Group
 from hms.server.replicas.log_copy import LogCopy
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.promises import GiveWay, Lead, Promises
+from hms.store.journal.confirmed_place import Place
+from hms.store.journal.disk import write_all
+from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.segment_walk import (
     PINNED_SUFFIX,
     Walk,
     last_written,
+    segment_file,
     segment_numbers,
 )
+from tests.sim.replicas.what_is_fixed import LOG
 
 
 def confirmed_by_one_fewer(patch):
@@ -330,6 +339,98 @@ def failed_sync_tried_again(patch):
     patch.setattr(LogCopy, "sync", again)
 
 
+def older_epoch_accepted(patch):
+    """A copy takes frames of an epoch that it has promised to take none of any more."""
+
+    def accepts(self, epoch, primary, start):
+        if self.role is not Role.FOLLOWING:
+            return False
+        self._source, self.leader = (epoch, primary, start), (primary, epoch)
+        self.promised = max(self.promised, epoch)
+        return True
+
+    patch.setattr(Leadership, "accepts", accepts)
+
+
+def first_record_not_waited_for(patch):
+    """Who takes over serves before anything of its epoch is confirmed."""
+    patch.setattr(
+        Confirmation,
+        "is_confirmed",
+        lambda self, mark: mark <= self.confirmed or not self.confirmed,
+    )
+
+
+def cut_by_number_alone(patch):
+    """Segments of one number are taken for the same, whoever wrote them."""
+    begin = LogCopy._begin
+
+    def by_number(theirs, ends, ours, left=MappingProxyType({}), lost_epoch=0):
+        same = {number: ours.get(number, header) for number, header in theirs.items()}
+        return plan(same, ends, ours, left, lost_epoch)
+
+    def over(self, said, header):
+        if self._find(said.number) is not None:
+            write_all(self._disk, self._fd(said.number), [header], 0)
+        begin(self, said, header)
+
+    patch.setattr(primary, "plan", by_number)
+    patch.setattr(LogCopy, "_begin", over)
+
+
+def unconfirmed_applied(patch):
+    """A hot standby applies all that it has."""
+    step = Follower.step
+
+    def hasty(self, pause_s):
+        won = step(self, pause_s)
+        if won is None:
+            end, _ = self.copy.tail()
+            self._applies.turn(Place(end.number, end.offset), is_idle=False)
+        return won
+
+    patch.setattr(Follower, "step", hasty)
+
+
+def left_segments_removed(patch):
+    """What had left a copy's log goes, though its primary has it in the log."""
+    stays = LogCopy._stays
+
+    def forgetful(self, number, suffix):
+        return self._has(segment_file(self._folder, number)) and stays(self, number, suffix)
+
+    patch.setattr(LogCopy, "_stays", forgetful)
+
+
+def second_process_let_in(patch):
+    """The lock of a store is not looked at."""
+    patch.setattr(DirectoryLock, "_take", lambda *_: None)
+
+
+def arbiter_begun_anew(patch):
+    """A copy that finds no configuration begins a group of its own."""
+    read = MemoryArbiter.read
+
+    def eager(self):
+        found = read(self)
+        if found is None:
+            self.begin(Configuration(1, LOG, members=(Member(self._me, "e" * 32),)))
+            found = read(self)
+        return found
+
+    patch.setattr(MemoryArbiter, "read", eager)
+
+
+def later_records_not_looked_at(patch):
+    """A sector that is zero is a torn write, also where more was written behind it later."""
+    patch.setattr(Walk, "is_proved_synced", lambda *_: False)
+
+
+def lost_end_removed(patch):
+    """The end of a last segment that has left the log goes with it."""
+    patch.setattr(Primary, "_cut_first", lambda *_: None)
+
+
 PLANTS = [
     tail_cut_for_good,
     confirmed_by_one_fewer,
@@ -346,6 +447,9 @@ PLANTS = [
     file_not_sent,
     begun_by_the_machines_clock,
     time_goes_back,
+    older_epoch_accepted,
+    first_record_not_waited_for,
+    cut_by_number_alone,
 ]
 
 PLANTS_OF_THREE = [
@@ -366,14 +470,20 @@ PLANTS_OF_FIVE = [copy_counted_twice, shrunk_to_copies_that_lack_older_epochs]
 """A take-over takes three of five."""
 
 PLANTS_OF_ALL = {
-    pinned_segments_removed: 9,
-    pinned_not_sent: 9,
-    loss_not_told: 1,
-    loss_told_of_all: 1,
-    failed_sync_tried_again: 7,
+    pinned_segments_removed: (9, 2),
+    pinned_not_sent: (9, 2),
+    loss_not_told: (1, 2),
+    loss_told_of_all: (1, 2),
+    failed_sync_tried_again: (7, 2),
+    unconfirmed_applied: (1, 2),
+    left_segments_removed: (1, 2),
+    second_process_let_in: (1, 2),
+    arbiter_begun_anew: (1, 2),
+    later_records_not_looked_at: (1, 3),
+    lost_end_removed: (1, 3),
 }
-"""Found in worlds of two copies where everything happens, and the seeds that are likely to find
-them."""
+"""Found in worlds where everything happens; seeds that are likely to find them, and how many
+copies there are."""
 
 PLANTS_WITH_ONE_FAR = [asynchronous_taken_in, asynchronous_confirms, stranger_campaigns]
 """Of two copies that count and an asynchronous one."""

@@ -119,7 +119,7 @@ class Log:
         self.leaving = kind(world, self.disk, [body for _, body in found])
         world.led.add(epoch)
         pinned = self._pinned(recovery)
-        world.opened(name, [*pinned, *found], epoch, self.leaving)
+        world.opened(name, [*pinned, *found], epoch, self.leaving, recovery.oldest)
         if recovery.oldest > self.leaving.told_first:
             told = f"it was told again from {self.leaving.told_first} on"
             world.fault(f"H6: the log of {name} begins with segment {recovery.oldest}, {told}")
@@ -577,7 +577,7 @@ class World:
             text = f"{len(have)} of {promises_needed(granted)} copies have promised"
             self.fault(f"T: {name} opens epoch {granted.epoch}, {text}")
 
-    def opened(self, name, found, epoch, told):
+    def opened(self, name, found, epoch, told, oldest):
         """H6: whoever leads holds every record that an older epoch confirmed, but for those that
         were needed no more and left. One that comes late to its epoch, when a newer one is led,
         finds too few copies to confirm anything."""
@@ -588,7 +588,7 @@ class World:
             if self.segment_of[lsn] >= told.told_first or self.segment_of[lsn] in told.pins
         }
         if name == self.promoted and epoch > self.promoted_in:
-            loss.accept(self, name, there, needed, told.told_first)
+            loss.accept(self, name, there, needed, oldest)
         missing = [
             lsn
             for lsn, body in self.confirmed
