@@ -7,8 +7,10 @@ from tests.sim.replicas.planted import (
     PLANTS_OF_ALL,
     PLANTS_OF_FIVE,
     PLANTS_OF_THREE,
+    PLANTS_OF_ZEROS,
     PLANTS_WITH_ONE_FAR,
 )
+from tests.sim.replicas.staged import a_sector_is_zeroed
 from tests.sim.replicas.world import World
 
 RUNS_MAX = 100
@@ -74,3 +76,22 @@ def test_a_planted_fault_of_what_leaves_the_log_or_is_lost_is_found(plant, monke
         return World(seed, copies, is_full=True).run(4000) == []
 
     assert any(is_found(seed) for seed in seeds)
+
+
+ZEROED = range(2, 6)
+
+
+def test_a_sector_that_is_zero_is_damage_where_more_was_written_behind_it():
+    """Such a copy does not count, and is mended by whoever leads."""
+    worlds = [a_sector_is_zeroed(seed) for seed in ZEROED]
+
+    assert [world.faults for world in worlds] == [[] for _ in ZEROED]
+    assert all(world.happened["sectors zeroed"] for world in worlds)
+
+
+@pytest.mark.parametrize("plant", PLANTS_OF_ZEROS)
+def test_a_planted_fault_of_what_is_zero_is_found(plant, monkeypatch):
+    """It promises as if it had lost nothing."""
+    plant(monkeypatch)
+
+    assert any(a_sector_is_zeroed(seed).faults for seed in ZEROED)

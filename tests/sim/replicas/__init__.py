@@ -21,7 +21,9 @@ tests/unit/engine/session/test_outcomes.py.
 With is_full (python -m tests.sim.replicas --full) also: segments that leave the log by the
 journal's own manager, a lossy promotion of a copy that was left behind, and what a client is
 told of it by its own code; removed and added copies, full disks, failed syncs, clocks that are set,
-lines that carry one way only. After a promotion H7 is not looked at. Not simulated: damage of older
-segments (tests/acceptance/test_ha_damage.py), two processes of one copy (test_ha_disks.py), an
-arbiter that lost its data (test_ha_bad_input.py), H27 (bench.ha), H28 (test_ha_replicas.py).
+lines that carry one way only or flap, sectors that are zero by and by, second processes of a copy,
+an arbiter that lost its data. What a promotion lost lies, in each machine that had it in its log,
+among what was set aside (H7); what had left the log there goes by the limits of the history. Not
+simulated: damage of older segments (tests/acceptance/test_ha_damage.py), H27 (bench.ha), H28
+(test_ha_replicas.py). docs/reference/invariants.md has it all as tables.
 """

@@ -5,7 +5,7 @@ Each is counted by its name in world.happened when it had an effect.
 
 from hms.errors.catalogue import StoreLocked
 from hms.server.replicas.log_copy import LogCopy
-from hms.store.journal.confirmed_place import NOTHING
+from hms.store.journal.confirmed_place import CONFIRMED_NAME, NOTHING
 from hms.store.journal.format import SEGMENT_HEADER_BYTES
 from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file
 from tests.sim.replicas.what_is_fixed import FOLDER, LEASE_S
@@ -38,8 +38,9 @@ def flip(world, name):
 
 
 def zero(world, name):
-    """A sector of a copy that follows is zero by and by. Behind it lies what was written when it
-    had been synced: else it looks like a write that a crash tore, and nobody can tell."""
+    """A sector of a copy that follows is zero by and by, and a power cut took the place up to which
+    it knew its log confirmed. Behind that sector lies what was written when it had been synced:
+    else it looks like a write that a crash tore, and nobody can tell."""
     found = _may_be_harmed(world, name)
     if found is None:
         return
@@ -52,6 +53,9 @@ def zero(world, name):
     ]
     if sectors:
         world.happened["sectors zeroed"] += 1
+        for there in (world.disks[name].names, world.disks[name].safe_names):
+            there.pop(CONFIRMED_NAME, None)
+        world.places.pop(name, None)
         _harm(world, name, file, world.rng.choice(sectors), bytes(SECTOR))
 
 

@@ -14,6 +14,7 @@ LISTS = (
     planted.PLANTS_OF_THREE,
     planted.PLANTS_OF_FIVE,
     planted.PLANTS_OF_ALL,
+    planted.PLANTS_OF_ZEROS,
     planted.PLANTS_WITH_ONE_FAR,
 )
 OTHER_WORDS = {"REPLICA", "WITHDRAWN"}
