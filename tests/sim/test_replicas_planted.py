@@ -19,6 +19,7 @@ LIKELY = {
     ("gone_back_counted", 2): 10,
     ("tail_cut_for_good", 2): 1,
     ("changed_without_version", 2): 2,
+    ("cut_by_number_alone", 2): 9,
     ("unconfirmed_shown", 2): 5,
     ("copy_counted_twice", 5): 2,
     ("damage_taken_for_torn", 3): 4,

@@ -459,11 +459,11 @@ PLANTS_OF_FIVE = [copy_counted_twice, shrunk_to_copies_that_lack_older_epochs]
 """A take-over takes three of five."""
 
 PLANTS_OF_ALL = {
-    pinned_segments_removed: (9, 2),
-    pinned_not_sent: (9, 2),
+    pinned_segments_removed: (12, 2),
+    pinned_not_sent: (12, 2),
     loss_not_told: (1, 2),
     loss_told_of_all: (1, 2),
-    failed_sync_tried_again: (7, 2),
+    failed_sync_tried_again: (16, 2),
     unconfirmed_applied: (1, 2),
     second_process_let_in: (1, 2),
     arbiter_begun_anew: (1, 2),
