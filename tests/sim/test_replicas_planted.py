@@ -15,7 +15,7 @@ from tests.sim.replicas.world import World
 
 RUNS_MAX = 100
 LIKELY = {
-    ("gap_taken_for_whole", 2): 78,
+    ("gap_taken_for_whole", 5): 4,
     ("gone_back_counted", 2): 10,
     ("tail_cut_for_good", 2): 1,
     ("changed_without_version", 2): 2,

@@ -432,7 +432,6 @@ PLANTS = [
     shrunk_before_the_answer,
     admitted_while_it_lacks_some,
     unconfirmed_shown,
-    gap_taken_for_whole,
     file_not_sent,
     begun_by_the_machines_clock,
     time_goes_back,
@@ -455,7 +454,11 @@ PLANTS_OF_THREE = [
 ]
 """Found in worlds of three copies."""
 
-PLANTS_OF_FIVE = [copy_counted_twice, shrunk_to_copies_that_lack_older_epochs]
+PLANTS_OF_FIVE = [
+    copy_counted_twice,
+    gap_taken_for_whole,
+    shrunk_to_copies_that_lack_older_epochs,
+]
 """A take-over takes three of five."""
 
 PLANTS_OF_ALL = {
