@@ -1,5 +1,6 @@
 """The time of day of a program that is not linked to the C library's clock, as one in Go: its own
-vDSO, the page of code that the kernel gives each process for reading clocks, is written over.
+vDSO, the page of code that the kernel gives each process for reading clocks, is written over
+(docs/decisions/0106).
 """
 
 import os
