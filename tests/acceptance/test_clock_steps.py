@@ -3,6 +3,7 @@
 import shutil
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -21,14 +22,17 @@ SOURCE = Path(__file__).with_name("set_clock.c")
 
 
 class WallClock:
-    """The node's; set() moves it by seconds from the machine's. drift: by so much of the time from
-    now on it goes ahead, and the node's other clock, too."""
+    """The node's; set() moves it by seconds from the machine's. drift: so much of the time since
+    since_s, or else from now on, it is ahead, and so is the node's monotonic clock."""
 
-    def __init__(self, folder, drift=0.0):
+    def __init__(self, folder, drift=0.0, since_s=None):
+        self.since_s = time.monotonic() if since_s is None else since_s
         library, self._file = folder / "set_clock.so", folder / "offset"
         command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
         subprocess.run(command, check=True, timeout=250)
-        self._file.write_bytes(struct.pack("<qqq", 0, round(drift * 1e6), time.monotonic_ns()))
+        self._file.write_bytes(
+            struct.pack("<qqq", 0, round(drift * 1e6), round(self.since_s * 1e9))
+        )
         self.prefix = ["env", f"CLOCK_OFFSET_FILE={self._file}", f"LD_PRELOAD={library}"]
 
     def set(self, seconds):
@@ -140,3 +144,27 @@ def presence(one):
     """How a node sees the others."""
     with hms.connect(one.address) as conn:
         return [link["presence"] for link in conn.administer("cluster.status")["links"]]
+
+
+PROGRAM = """
+import threading, time
+at = time.monotonic()
+threading.Event().wait(0.2)
+print(at, time.monotonic())
+"""
+
+
+@pytest.mark.parametrize("drift", [0.01, -0.01])
+def test_a_clock_that_drifts_shows_it_and_a_wait_ends_by_it(tmp_path, drift):
+    """Else tests of clocks that drift would prove nothing: 10 s in the last 1,000 s."""
+    clock = WallClock(tmp_path, drift, since_s=time.monotonic() - 1000)
+    before_s = time.monotonic()
+    command = [*clock.prefix, sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=250)
+    after_s = time.monotonic()
+
+    begun_s, ended_s = map(float, done.stdout.split())
+    for shown_s in (begun_s, ended_s):
+        true_s = (shown_s + drift * clock.since_s) / (1 + drift)
+        assert before_s - 0.001 <= true_s <= after_s + 0.001  # it counts in microseconds
+    assert ended_s - begun_s >= 0.199
