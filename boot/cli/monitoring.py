@@ -11,6 +11,7 @@ import click
 from hms.boot.cli.target import Target, target_options
 from hms.boot.monitoring.families import exposition, standby_text
 from hms.boot.monitoring.health import Health, health_of
+from hms.wire.operations import ROWS_MAX
 
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
@@ -102,7 +103,7 @@ def metrics(target: Target, names: tuple[str, ...], openmetrics: bool, series_ma
         click.echo(json.dumps(figures) if target.is_json else text, nl=target.is_json)
         return
     said: dict[str, Any] = target.administer(
-        "metrics.show", names=" ".join(names), limit=series_max
+        "metrics.show", names=" ".join(names), limit=min(series_max, ROWS_MAX)
     )
     if target.is_json:
         click.echo(json.dumps(said))

@@ -23,6 +23,7 @@ from hms.boot.monitoring.health import Health
 from hms.boot.web.http_server import Answer, Request
 from hms.boot.web.node_link import NodeLink
 from hms.errors.tree import HmsError
+from hms.wire.operations import ROWS_MAX
 
 __all__ = ["Site"]
 
@@ -106,7 +107,8 @@ class Site:
     def _exposed(self, request: Request, names: str, *, is_of_places: bool = False) -> Answer:
         is_open = "application/openmetrics-text" in request.headers.get("accept", "")
         kind = OPENMETRICS_TYPE if is_open else CONTENT_TYPE
-        limit, state = self._series_max // SERIES_OF_A_PLACE, self._health().state
+        state = self._health().state
+        limit = min(self._series_max // SERIES_OF_A_PLACE, ROWS_MAX)
         if state == STANDBY:  # who is asked for the node's figures is the one that leads
             about = standby_text(self._figures(), is_open=is_open, is_of_places=is_of_places)
             return Answer(about.encode(), kind)

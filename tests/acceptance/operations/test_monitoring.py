@@ -171,6 +171,8 @@ def test_latencies_letters_and_bytes_of_a_node_are_metrics(node, command):
         assert last >= _value(text, 'hms_start_time_seconds{node="node1"}')
         assert _value(text, 'hms_log_bytes_total{node="node1"}') > 0
         assert _value(text, 'hms_consumers{node="node1"}') == 1
+        many = "--name", "*", "--series-max", "10000000"
+        assert command("metrics", *many)[0] == 0
         ended = 'hms_transaction_outcomes_total{node="node1",outcome="committed"}'
         assert _value(text, ended) == 0
 

@@ -8,6 +8,7 @@ import threading
 from http.client import HTTPConnection
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from hms.boot.monitoring.families import SERIES_OF_A_PLACE
@@ -17,6 +18,7 @@ from hms.boot.web.http_server import Answer, WebServer
 from hms.boot.web.node_link import NodeLink
 from hms.boot.web.site import Site
 from hms.errors.catalogue import NotConnected
+from hms.wire.operations import ShowMetrics
 from tests.support.waiting import wait_until
 
 
@@ -150,8 +152,9 @@ class _Node:
         self.answer = json.loads(ANSWER)
         self.is_closed = False
 
-    def administer(self, verb, _):
+    def administer(self, verb, arguments):
         assert verb == "metrics.show"
+        msgspec.convert(arguments, ShowMetrics)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -375,6 +378,14 @@ def test_a_thousand_destinations_are_a_tenth_of_what_a_scrape_may_take(serve, si
     assert 'hms_metrics_truncated{node="N1"} 0' in lines
     assert len([line for line in lines if not line.startswith("#")]) == 1 + 1000 * SERIES_OF_A_PLACE
     assert len(body) < 800_000
+
+
+def test_a_limit_of_series_beyond_what_a_node_gives_is_no_fault(serve, site):
+    """The node refused the question, and it was told to be down."""
+    _, link, _, _ = site
+    ready = Health("N1", "ready", is_live=True, is_ready=True, text="ready")
+    pages = Site("N1", lambda: ready, link, series_max=10**9)
+    assert b'hms_up{node="N1"} 1' in _get(serve(pages.handle), "/metrics")[1]
 
 
 def test_a_node_that_does_not_answer_is_down_and_asked_anew(serve, site):
