@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hms.engine.admin.counters import Totals
+from hms.engine.admin.counters import Counters, Totals
 from hms.engine.admin.destination_attributes import configure
 from hms.engine.cluster.moves import Moves
 from hms.engine.effects import Effects
@@ -138,7 +138,13 @@ class State:
         """What the log knows by number; subscriptions that are not durable have none."""
         self.watchers: dict[tuple[str, str], dict[int, None]] = {}
         """Connections that are notified of the consumers of a destination, by its kind and name."""
-        self.files, self.audit, self.spreads = Files(), AuditChain(), Spreads()
+        # Of temporary destinations that are gone: no counter of all of them falls.
+        self.files, self.audit, self.spreads, self.temporaries_gone = (
+            Files(),
+            AuditChain(),
+            Spreads(),
+            {kind: Counters() for kind in ("queue", "topic")},
+        )
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
         self.sessions_open = self.waiting_bytes = self.temporaries_made = 0
@@ -358,6 +364,9 @@ class State:
 
     def undefine_destination(self, target: Queue | Topic) -> None:
         """A queue or topic is gone; nothing waits in it and nobody receives from it."""
+        if target.control.life is Lifetime.TEMPORARY:
+            gone = self.temporaries_gone[target.kind]
+            gone.add(Counters(target.sent) if isinstance(target, Topic) else target.line.counters)
         target.control.end()
         self.guard(target)
         self.shares.end(target.number, target.name)

@@ -35,6 +35,11 @@ class Counters:
     """The most that were here at once since then."""
     bytes_high: int = 0
 
+    def add(self, other: "Counters") -> None:
+        """What is counted at another line, too."""
+        for what in COUNTED:
+            setattr(self, what, getattr(self, what) + getattr(other, what))
+
 
 @dataclass(slots=True)
 class Totals:

@@ -25,6 +25,9 @@ COLUMNS = (
 )
 PATTERNS_MAX = 100
 TEMPORARY = "HMS.TEMP."
+TEMPORARIES = f"{TEMPORARY}*"
+"""What all temporary destinations of a kind are called together: each has a name that is never
+seen again."""
 
 
 class FiguresPass:
@@ -35,8 +38,9 @@ class FiguresPass:
         self._state = state
         self._patterns = [pattern.split("*") for pattern in names.split()[:PATTERNS_MAX]]
         self._limit = limit
-        self._rest = iter([*state.places.values()] if self._patterns else ())
+        self._rest = iter(_places(state) if self._patterns else ())
         self._rows: list[list[Any]] = []
+        self._together = {kind: _none_of(state, kind) for kind in state.temporaries_gone}
         self._left_out = 0
 
     def go_on(self) -> bool:
@@ -51,14 +55,16 @@ class FiguresPass:
             "durable": _plain(self._state.space.totals[True]),
             "passing": _plain(self._state.space.totals[False]),
             "columns": list(COLUMNS),
-            "rows": self._rows + self._topics(),
+            "rows": self._rows + self._topics() + self._temporaries(),
             "left_out": self._left_out,
         }
 
     def _list(self, places: list[Queue | Subscription]) -> None:
         """Rows of those that are wanted."""
         for place in places:
-            if not place.name.startswith(TEMPORARY) and self._is_wanted(place.name):
+            if place.name.startswith(TEMPORARY):
+                _add(self._together["queue"], row_of(self._state, place))
+            elif self._is_wanted(place.name):
                 if len(self._rows) < self._limit:
                     self._rows.append(row_of(self._state, place))
                 else:
@@ -68,13 +74,52 @@ class FiguresPass:
         """Topics have no messages of their own, but producers and what was sent."""
         if not self._patterns:
             return []
-        wanted = [t for t in self._state.topics.values() if self._is_wanted(t.name)]
+        wanted = []
+        for topic in self._state.topics.values():
+            if topic.name.startswith(TEMPORARY):
+                _add(self._together["topic"], _topic_row(topic))
+            elif self._is_wanted(topic.name):
+                wanted.append(topic)
         room = max(0, self._limit - len(self._rows))
         self._left_out += max(0, len(wanted) - room)
         return [_topic_row(topic) for topic in wanted[:room]]
 
+    def _temporaries(self) -> list[list[Any]]:
+        """A row for those of each kind, where there are or were some; behind all others."""
+        if not self._is_wanted(TEMPORARIES):
+            return []
+        return [row for row in self._together.values() if any(row[_NUMBERS:])]
+
     def _is_wanted(self, name: str) -> bool:
         return any(matches(pieces, name) for pieces in self._patterns)
+
+
+def _places(state: State) -> list[Queue | Subscription]:
+    """Those that get rows; a temporary queue may be in the log and among the others."""
+    temporaries = [queue for queue in state.temporaries.values() if not queue.number]
+    return [*state.places.values(), *temporaries]
+
+
+_NUMBERS = COLUMNS.index("messages")
+_FIRST, _LAST = COLUMNS.index("oldest_ms"), COLUMNS.index("delivered_ms")
+_PAUSED = COLUMNS.index("paused")
+
+
+def _none_of(state: State, kind: str) -> list[Any]:
+    """A row of temporary destinations, of which those that are gone have counters alone."""
+    gone = state.temporaries_gone[kind]
+    row = dict.fromkeys(COLUMNS, 0) | {"destination": TEMPORARIES, "kind": kind, "paused": False}
+    return list((row | {what: getattr(gone, what) for what in COUNTED}).values())
+
+
+def _add(row: list[Any], other: list[Any]) -> None:
+    """One more of them: the oldest message, the last delivery, and sums; whether one is paused is
+    not told."""
+    times = [one[_FIRST] for one in (row, other) if one[_FIRST]]
+    last_ms = max(row[_LAST], other[_LAST])
+    for at in range(_NUMBERS, len(row)):
+        row[at] += other[at] if at != _PAUSED else 0
+    row[_FIRST], row[_LAST] = min(times, default=0), last_ms
 
 
 def _plain(totals: Totals) -> dict[str, Any]:

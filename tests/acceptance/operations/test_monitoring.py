@@ -285,6 +285,34 @@ def test_top_shows_a_node_once_and_records_it(node, command, tmp_path):
     assert len(record.read_text().splitlines()) == 2
 
 
+def test_an_alert_of_one_node_is_told_at_every_node_where_its_topic_is_global():
+    """One application pages somebody for the whole cluster."""
+    topic = {"topic_string": "HMS/alert", "GLOBAL": "Y"}
+    config = {
+        "alerts": {"unconsumed_queue_s": 1},
+        "hms": {"queue": {"orders": {}}, "topic": {"alerts": topic}},
+    }
+    with booted(config=config, nodes=2) as first:
+        second = first.nodes[1]
+        with hms.connect(first.address) as here, hms.connect(second.address) as there:
+            heard = here.session().consumer(hms.Topic("HMS/alert/unconsumed_queue"))
+
+            def is_known():
+                """That somebody subscribes takes its way to the other node."""
+                there.session().producer("orders").send(b"x")
+                begins = heard.receive(5)
+                if begins is None:  # it ends, to begin once more
+                    with there.session() as own:
+                        receiver = own.consumer("orders")
+                        while receiver.receive(1) is not None:
+                            pass
+                return begins
+
+            said = wait_until(is_known, WAIT_S).properties
+    told = {"alert": "unconsumed_queue", "destination": "queue:orders", "node": second.name}
+    assert {name: said[name] for name in told} == told
+
+
 def test_a_command_is_told_of_an_alert_and_its_failure_is_one(tmp_path):
     """Who has no Prometheus is woken too."""
     told, script = tmp_path / "told", tmp_path / "page"

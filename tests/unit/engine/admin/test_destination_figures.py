@@ -6,6 +6,7 @@ import pytest
 
 from hms.engine.admin.destination_figures import COLUMNS, FIGURED_AT_ONCE, FiguresPass, matches
 from hms.engine.effects import Effects
+from hms.engine.session.temporary_destinations import OWNER_GRACE_MS
 from hms.engine.settings import DestinationSettings
 from hms.wire.commands import order
 from tests.support.engine_rig import DESTINATIONS, EngineRig
@@ -60,6 +61,36 @@ def test_sums_do_not_fall_when_a_queue_goes():
     assert after["durable"]["counters"]["sent"] == 2
     assert after["durable"]["messages"] == 0
     assert "gone" not in [row[0] for row in after["rows"]]
+
+
+def test_temporary_destinations_are_one_series_of_their_kind():
+    """A client may create a thousand a minute, each with a name that nobody saw before."""
+    rig = EngineRig()
+    names = []
+    for kind in ("queue", "queue", "topic"):
+        rig.run(lambda fx, kind=kind: names.append(rig.engine.create_temporary(1, kind, fx)))
+    for handle, name in enumerate(names[:2], 30):
+        rig.engine.open_producer(1, handle, 1, "queue", name)
+        rig.send(handle, count=handle)
+    rig.now_ms += 5000
+    rig.consume(50, names[0], credit=2)
+    found = {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in _sent(rig, "*")["rows"]}
+    assert not set(names) & set(found)
+    told = found["HMS.TEMP.*"]
+    assert told["kind"] == "queue"
+    assert (told["messages"], told["in_flight"], told["consumers"]) == (59, 2, 1)
+    assert (told["sent"], told["delivered"], told["producers"]) == (61, 2, 2)
+    assert (told["oldest_ms"], told["delivered_ms"]) == (1000, rig.now_ms)
+    assert "HMS.TEMP.*" not in [row[0] for row in _sent(rig, "orders*")["rows"]]
+
+    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
+    for _ in range(3):
+        rig.now_ms += OWNER_GRACE_MS
+        rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+    assert not rig.engine.state.temporaries
+    found = {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in _sent(rig, "*")["rows"]}
+    told = found["HMS.TEMP.*"]
+    assert (told["messages"], told["sent"], told["delivered"]) == (0, 61, 2)
 
 
 class _Unwalked(dict):
