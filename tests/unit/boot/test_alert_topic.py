@@ -5,8 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from hms.boot.monitoring.alert_command import Change
-from hms.boot.monitoring.alert_topic import TOLD_AT_ONCE, AlertTopic
+from hms.boot.monitoring.alert_topic import TOLD_AT_ONCE, TOPIC, AlertTopic
+from hms.errors.catalogue import NotAuthorized
+from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
+from hms.wire import structures as wire
+from hms.wire.frames import Kind
+from tests.support.gated import GatedNode
+from tests.support.secured import document
 from tests.support.topic_rig import TopicRig
 
 
@@ -82,3 +88,23 @@ def test_an_alert_about_who_is_told_of_it_tells_once(rig):
         rig.topic.look()
     (place,) = rig.engine.engine.state.space.durables("pager")
     assert place.line.waiting_count == 1
+
+
+def test_on_a_secured_node_only_who_may_subscribes_and_nobody_publishes():
+    """What an application may have of all topics is nothing of the node's own."""
+    everything = ["publish topic:#", "subscribe topic:#"]
+    node = GatedNode(document(shop=everything, pager=["subscribe topic:HMS/alert/#"]))
+    for number, user in enumerate(("shop", "pager"), 1):
+        node.login(user, user, number)
+        node.ask(user, wire.OpenSession(1, 1))
+    refused = node.ask("shop", wire.OpenConsumer(2, 1, "topic", "HMS/alert/#", 10))
+    assert isinstance(refused, NotAuthorized)
+    node.ask("shop", wire.OpenConsumer(3, 1, "topic", "#", 10))
+    assert isinstance(node.ask("shop", wire.OpenProducer(4, 1, "topic", TOPIC + "x")), HmsError)
+    node.ask("pager", wire.OpenConsumer(2, 1, "topic", "HMS/alert/#", 10))
+    topic = AlertTopic("node1", node.engine, node.broker.command, lambda: node.now_ms)
+    topic.put(Change(begins=True, name="memory_high", destination="", text="full"))
+    topic.look()
+    node.step()
+    got = {user: [f.kind for f, _ in node.outlet.take(user)] for user in ("shop", "pager")}
+    assert got == {"shop": [], "pager": [Kind.DELIVER]}
