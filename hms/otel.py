@@ -6,7 +6,7 @@
 The context of a send goes with its message as the properties traceparent and tracestate (W3C Trace
 Context), so it stays with it wherever the message is moved, dead-lettered or replayed. A consumer's
 span is linked to that context, or with trace_parent="child" a child of it; a service is a child of
-its call.
+its call. A trace that begins with a send or a call and is not sampled goes with neither.
 
 What is measured are messages that were sent and consumed, and how long a send, a receive, an
 acknowledgement and a listener took; no id and no name of a temporary destination is an attribute.
@@ -138,13 +138,17 @@ class _Measure:
 class _Span:
     """One of OpenTelemetry, and what is measured of the same step."""
 
-    def __init__(self, span: trace.Span, measure: _Measure | None) -> None:
-        self._span, self._measure = span, measure
+    def __init__(
+        self, span: trace.Span, measure: _Measure | None, *, is_carried: bool = True
+    ) -> None:
+        self._span, self._measure, self._is_carried = span, measure, is_carried
         self._is_over = False
 
     @property
     def carried(self) -> Context:
         """What goes with a message or a call."""
+        if not self._is_carried:
+            return {}
         found: dict[str, str] = {}
         propagate.inject(found, trace.set_span_in_context(self._span))
         return {name: found[name] for name in CARRIED if name in found}
@@ -215,7 +219,11 @@ class _Tracer:
             count = int(said.get("count", 1))
             began_s = now_s if began_s is None else began_s
             measure = _Measure(self._measures, step, _measured(step, name, said), count, began_s)
-        return _Span(span, measure)
+        # A trace of which nobody keeps a span, and that begins here, is known to nobody else.
+        is_carried = (
+            span.is_recording() or trace.get_current_span(parent).get_span_context().is_valid
+        )
+        return _Span(span, measure, is_carried=is_carried)
 
 
 def _measured(step: str, name: str, said: dict[str, str | int]) -> dict[str, str]:

@@ -58,15 +58,24 @@ def sending_many(
     span = tracing.tracer.begin("send", destination.name, **said)
     span.took(0)
 
+    carried, count = span.carried, 0  # asked once: it is the same for all
+
     def carrying() -> Iterator[Any]:
-        for count, body in enumerate(bodies, 1):
+        nonlocal count
+        try:
+            for count, body in enumerate(bodies, 1):  # noqa: B007 - told at the end
+                yield _with_context(body, carried) if carried else body
+        finally:
             span.took(count)
-            one, properties = _carrying(body, None, span.carried)
-            if properties:
-                one = (Message.text if isinstance(one, str) else Message)(one, properties)
-            yield one
 
     return carrying(), span
+
+
+def _with_context(body: Any, carried: Context) -> Any:
+    one, properties = _carrying(body, None, carried)
+    return (
+        (Message.text if isinstance(one, str) else Message)(one, properties) if properties else one
+    )
 
 
 def _carrying(body: Any, properties: Properties, carried: Context) -> tuple[Any, Properties]:
@@ -145,7 +154,13 @@ def taken(
 ) -> Span:
     """Messages reach the application; began_s: of a step that is over."""
     assert tracing.tracer is not None
-    origins = [context for context in map(_context_of, messages) if context]
+    found: dict[str, Context] = {}  # what was sent at once has one context
+    for message in messages:
+        if values := message.readable().values:
+            context = _context_of(values)
+            if context:
+                found["".join(context.values())] = context
+    origins = list(found.values())
     said: dict[str, Any] = {"count": len(messages)}
     if len(messages) == 1:
         (one,) = messages
@@ -162,7 +177,6 @@ def _about(place: Place) -> dict[str, Any]:
     return said
 
 
-def _context_of(message: Message) -> Context:
-    values = message.readable().values
+def _context_of(values: Mapping[str, Any]) -> Context:
     found = {name: values.get(name) for name in CARRIED}
     return {name: value for name, value in found.items() if isinstance(value, str)}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 
 import hms
 import hms.aio
 import hms.otel
+from bench import traces
 from hms.boot.cli import main
 from hms.client.core import tracing
 from hms.testing import node as booted
@@ -24,7 +28,7 @@ from tests.support.waiting import wait_until
 from tpmon.xa.resource_opening import close_resources
 
 HERE = Path(__file__).parent
-CONFIG = {"hms": {"queue": {"orders": {}, "notes": {}}, "topic": {"news": {}}}}
+CONFIG = {"hms": {"queue": {"orders": {}, "notes": {}, "traced": {}}, "topic": {"news": {}}}}
 WAIT_S = 60
 LIFE = ["sent", "delivered", "acknowledged"]
 
@@ -198,6 +202,26 @@ def test_nothing_is_added_when_nothing_traces(conn):
         assert dict(session.consumer("orders").receive(WAIT_S).properties) == {}
 
 
+def test_what_begins_unsampled_adds_nothing_and_what_others_decided_goes_on(conn):
+    """99 of 100 messages of a sampled producer were packed with a context that nobody had."""
+    provider = TracerProvider(sampler=ParentBased(ALWAYS_OFF))
+    hms.otel.instrument(provider)
+    try:
+        with conn.session() as session:
+            producer, consumer = session.producer("orders"), session.consumer("orders")
+            producer.send("one")
+            producer.send_many(["two", hms.Message(b"three", {"n": 1})])
+            received = consumer.receive_many(3, WAIT_S)
+            assert [dict(one.properties) for one in received] == [{}, {}, {"n": 1}]
+            decided = SpanContext(0x1234, 0x56, is_remote=True, trace_flags=TraceFlags(0))
+            with use_span(NonRecordingSpan(decided)):
+                producer.send("four")
+            carried = consumer.receive(WAIT_S).properties["traceparent"]
+            assert re.fullmatch(f"00-{0x1234:032x}-[0-9a-f]{{16}}-00", carried)
+    finally:
+        hms.otel.uninstrument()
+
+
 def test_a_connection_may_ask_for_traces(running, monkeypatch):
     """As the application would by instrument(), with the providers of the process; who traces
     already goes on as before."""
@@ -238,6 +262,19 @@ def test_traces_without_their_extra_are_refused_with_its_name(monkeypatch):
     assert tracing.tracer is None
     with pytest.raises(hms.errors.InvalidArgument, match="trace"):
         hms.connect("tcp://127.0.0.1:9", trace="yes")
+
+
+def test_what_a_trace_costs_a_client_is_few_calls_where_nothing_is_kept(running, monkeypatch):
+    """Messages that are sent or taken at once have one span; each was told to it, by 11 calls."""
+    hms.otel.uninstrument()
+    off, without = (traces.calls(running.address, name) for name in ("off", "without"))
+    monkeypatch.setitem(traces.SHARES, "sampled", 0.0)  # else one of a hundred is kept
+    sampled = traces.calls(running.address, "sampled")
+    assert without["send_many"] < off["send_many"] + 3
+    assert without["receive_many"] < off["receive_many"] + 6
+    assert without["send_async"] < off["send_async"] + 45
+    assert sampled["send_many"] < off["send_many"] + 3
+    assert sampled["receive_many"] < off["receive_many"] + 6
 
 
 @pytest.fixture
