@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hms.boot.cli.target import Target, show_table, show_values, target_options
-from hms.boot.cli.time_spans import SPAN
+from hms.boot.cli.time_spans import SIZE, SPAN
 
 if TYPE_CHECKING:
     from hms.boot.doctor.findings import Finding
@@ -100,9 +100,12 @@ def _tell(target: Target, findings: "list[Finding]") -> None:
 )
 @click.option("--backlog", type=click.IntRange(0), default=0, help="Messages that wait at most.")
 @click.option("--retention", "retention_s", type=SPAN, default="1d", help="Of the history.")
+@click.option("--disk", type=SIZE, default=0, help="Of the disk, such as 100GiB: when it is full.")
+@click.option("--memory", "memory_max", type=SIZE, default="1GiB", help="max_memory_bytes.")
 @click.option("--clients", type=click.IntRange(0), default=10, help="Connections.")
 def capacity(target: Target, **given: Any) -> None:
-    """What a load takes: memory, log, history, disk and network."""
+    """What a load takes: memory, log, history, disk, network and processors; how long a boot reads,
+    and what is full first when no consumer is left."""
     from hms.boot.doctor.capacity import Load, estimate  # noqa: PLC0415 - not for --help
 
     show_values(target, estimate(Load(**given)))

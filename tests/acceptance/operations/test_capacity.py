@@ -1,36 +1,36 @@
-"""hms capacity: what it estimates is what a node takes, within a fifth."""
-
-import os
-import time
+"""hms capacity: what it estimates is what a node takes of a whole load, within a fifth."""
 
 import pytest
+from capacity_rig import Whole, measured
 
-import hms
 from hms.boot.doctor.capacity import Load, estimate
-from hms.testing import node as booted
 
-CONFIG = {"hms": {"queue": {"orders": {}}}, "node": {"node1": {"segment_bytes": "64 MiB"}}}
 CLOSE = 0.2
-WAIT_S = 60
+pytestmark = pytest.mark.usefixtures("cold_boots")
 
 
-@pytest.mark.parametrize(("size", "count"), [(10, 8000), (1000, 8000), (20_000, 1000)])
-def test_an_estimate_is_within_a_fifth_of_what_is_measured(size, count, record_property):
-    """Memory that is counted, and what is live in the log."""
-    with booted(config=CONFIG) as node, hms.connect(node.address) as connection:
-        producer = connection.session().producer("orders")
-        for _ in range(count - 1):
-            producer.send_async(os.urandom(size), compress=False)
-        producer.send(os.urandom(size), compress=False)
-        said = estimate(Load(rate=1, size=size, backlog=count))
-        until = time.monotonic() + WAIT_S
-        found = connection.administer("status")
-        while found["live_bytes"] < said["live_log_bytes"] * (1 - CLOSE):
-            assert time.monotonic() < until  # where they lie is counted behind their commit
-            found = connection.administer("status")
+@pytest.mark.parametrize(
+    "whole",
+    [
+        Whole(size=100, backlog=40_000, passing=20_000),
+        Whole(size=1000, backlog=15_000, passing=10_000, durable=0.5),
+        Whole(size=20_000, backlog=1500, passing=800),
+    ],
+    ids=lambda whole: f"{whole.size} B, {whole.durable:.0%} durable",
+)
+def test_an_estimate_is_within_a_fifth_of_what_a_whole_load_takes(whole, record_property):
+    """Messages that wait, and others that come and go: memory of the process and as it is counted,
+    what is live in the log, what is written, sent over the network, and lies on the disk."""
+    load = Load(whole.passing, whole.size, whole.durable, whole.backlog, retention_s=1, clients=1)
+    said, found = estimate(load), measured(whole)
     ratios = {
-        "memory": said["counted_bytes"] / found["waiting_bytes"],
-        "log": said["live_log_bytes"] / found["live_bytes"],
+        "counted": said["counted_bytes"] / found.counted,
+        "process": said["memory_bytes"] / found.process,
+        "live": said["live_log_bytes"] / found.live,
+        "logged": said["log_bytes_per_s"] / found.logged,
+        "network": said["network_bytes_per_s"] / found.network,
+        "store": said["store_bytes"] / found.store,
     }
-    record_property("figures", {"test": "capacity", "size": size, **ratios})
+    shown = {name: round(ratio, 3) for name, ratio in ratios.items()}
+    record_property("figures", {"test": "capacity", "size": whole.size, **shown})
     assert all(1 - CLOSE <= ratio <= 1 + CLOSE for ratio in ratios.values()), ratios

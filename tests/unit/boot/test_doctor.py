@@ -495,3 +495,28 @@ def test_an_estimate_counts_what_does_not_fit_as_paged():
     assert said["paged_messages"] > 0
     assert said["memory_bytes"] < 3 << 30
     assert estimate(Load(rate=100, size=1000, backlog=1000))["paged_messages"] == 0
+
+
+def test_what_is_full_first_without_consumers_is_told():
+    """Of a large disk the memory, of a small one the disk; without its size nobody knows."""
+    load = Load(rate=1000, size=1000, backlog=10_000, retention_s=3600)
+    assert estimate(load)["fills_first"] == "memory"
+    small = estimate(replace(load, disk=4 << 30))
+    assert (small["fills_first"], 0 < small["disk_full_s"] < small["memory_full_s"]) == (
+        "disk",
+        True,
+    )
+    assert estimate(replace(load, disk=1 << 42))["fills_first"] == "memory"
+    assert estimate(replace(load, rate=0))["fills_first"] == ""
+    assert estimate(replace(load, disk=1 << 20))["disk_full_s"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--disk", "100GiB"], 0), (["--disk", "5 tib"], 0), (["--disk", "x"], 2)]
+)
+def test_a_size_of_a_disk_has_a_unit(words, code):
+    """What is none is refused, with an example."""
+    line = ["capacity", "--rate", "500", "--size", "2000", *words, "--json"]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == code
+    assert ("disk_full_s" if not code else "64MiB") in done.output
