@@ -1,7 +1,9 @@
 """hms config: check, show, init and keys."""
 
 import json
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,12 +84,18 @@ def _said(text: str) -> str:
 
 
 def _write(path: Path, text: str, *, is_forced: bool) -> None:
+    """Whole or not at all: what is there stays where there is no room for the new one."""
+    if path.exists() and not is_forced:
+        raise click.ClickException(f"{path} exists; --force writes over it")
+    place = path.resolve()
+    part = place.with_name(f".{place.name}.part-{os.getpid()}")
     try:
-        with path.open("w" if is_forced else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise click.ClickException(f"{path} exists; --force writes over it") from None
+        part.write_text(text, encoding="utf-8")
+        if place.exists():
+            shutil.copymode(place, part)
+        part.replace(place)
     except OSError as fault:
+        part.unlink(missing_ok=True)
         raise click.ClickException(f"{path} cannot be written: {fault.strerror}") from fault
 
 

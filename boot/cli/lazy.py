@@ -3,9 +3,11 @@
 Help is written from the table alone, so that `hms --help` loads nothing. An HmsError ends the
 command with its text on standard error and exit code 1; click ends a wrong command line with 2. A
 command whose reader has gone, such as head, ends as SIGPIPE ends others, without a word: it may
-have been given more to do or to tell, so that 0 would say too much.
+have been given more to do or to tell, so that 0 would say too much. A full disk, or a
+file that cannot be had, is told in a line.
 """
 
+import errno
 import importlib
 import os
 import signal
@@ -18,6 +20,7 @@ import click
 
 __all__ = ["LazyGroup"]
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 UNREAD = 128 + signal.SIGPIPE
 """Exit code of a command whose output nobody reads any more."""
 
@@ -50,7 +53,7 @@ class LazyGroup(click.Group):
 
                 detail = f"{os.fsencode(argument)[:80]!r} is no UTF-8"
                 ctx.fail(str(InvalidArgument(what="command line", detail=detail)))
-        with _ending_unread(ctx):  # --help and --version print here
+        with _ending_unwritten(ctx):  # --help and --version print here
             return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -73,7 +76,7 @@ class LazyGroup(click.Group):
         """Run the command; what HMS refuses ends with exit code 1."""
         from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
 
-        with _ending_unread(ctx):
+        with _ending_unwritten(ctx):
             try:
                 return super().invoke(ctx)
             except HmsError as error:
@@ -82,11 +85,24 @@ class LazyGroup(click.Group):
 
 
 @contextmanager
-def _ending_unread(ctx: click.Context) -> Iterator[None]:
-    """Ends the command quietly when the reader of its output has gone."""
+def _ending_unwritten(ctx: click.Context) -> Iterator[None]:
+    """Ends the command quietly when the reader of its output has gone, and with a line when a file
+    of it cannot be had, or the disk is full to which its output goes."""
     try:
         yield
     except BrokenPipeError:
-        # standard output is put away, so that closing it says nothing more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _put_away()
         ctx.exit(UNREAD)
+    except OSError as fault:
+        if fault.filename is None and fault.errno not in _FULL:
+            raise
+        what = fault.filename or "the output cannot be written"
+        click.echo(f"Error: {what}: {fault.strerror}", err=True)
+        if fault.filename is None:
+            _put_away()
+        ctx.exit(1)
+
+
+def _put_away() -> None:
+    """Standard output takes nothing any more, and closing it says nothing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

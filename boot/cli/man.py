@@ -16,6 +16,7 @@ _STATUS = (
     (0, "The command is done."),
     (1, "The node refused it, or did not answer; standard error says why and what to do."),
     (2, "The command line is wrong."),
+    (141, "Nobody reads its output any more, as behind head(1)."),
 )
 
 
@@ -30,11 +31,14 @@ def man(to: Path) -> None:
     """Write the manual pages: hms(1), and one for each command."""
     root = click.get_current_context().find_root().command
     assert isinstance(root, click.Group)
-    to.mkdir(parents=True, exist_ok=True)
     written = 0
-    for name, text in pages(root, time.strftime("%B %-d, %Y", time.gmtime())):
-        (to / f"{name}.1").write_text(text, encoding="utf-8")
-        written += 1
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        for name, text in pages(root, time.strftime("%B %-d, %Y", time.gmtime())):
+            (to / f"{name}.1").write_text(text, encoding="utf-8")
+            written += 1
+    except OSError as fault:
+        raise click.ClickException(f"{to} cannot be written: {fault.strerror}") from fault
     click.echo(f"{to}: {written} pages")
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import tomllib
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 import pytest
@@ -280,6 +281,41 @@ def unread(*words):
 def test_a_command_whose_output_nobody_reads_ends_as_others_do(words):
     """`hms errors list | head -1` ended with 1, as a command that failed."""
     assert unread(*words) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["errors", "list"], ["errors", "show", "4012"]])
+def test_a_disk_that_is_full_is_told_and_no_trace_is(words):
+    """`hms queue list > FILE` there ended with Python's own."""
+    line = [sys.executable, "-m", "hms.boot", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, timeout=120, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr == b"Error: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", [("top", "--once", "--record"), ("man", "--to")])
+def test_a_file_that_cannot_be_had_is_told_and_no_trace_is(hms, tmp_path, words):
+    """A folder that is not there, or a file in the place of one."""
+    (tmp_path / "file").touch()
+    said = hms(*words, str(tmp_path / "file" / "x"))
+
+    assert said.exit_code == 1
+    assert "Not a directory" in said.stderr
+    assert "Traceback" not in said.output
+    assert isinstance(said.exception, SystemExit)
+
+
+def test_a_sample_that_has_no_room_leaves_no_file(tmp_path):
+    """The next attempt was refused: there is one already, of no byte."""
+    line = [sys.executable, "-m", "hms.boot", "config", "init", "--config", tmp_path / "hms.conf"]
+    done = subprocess.run(
+        ["prlimit", "--fsize=0", *map(str, line)], capture_output=True, timeout=120, check=False
+    )
+
+    assert done.returncode == 1
+    assert b"hms.conf cannot be written: File too large" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_log_that_nobody_reads_any_more_is_no_log_that_cannot_be_read(tmp_path):
