@@ -331,6 +331,9 @@ def _change_at(
     if not (is_all or any(chosen.values())):
         raise click.UsageError("say which messages, such as with --selector or --id, or --all")
     with target.connection() as connection:
+        here = connection.requests.link.welcome.node
+        if more.get("node") == here:
+            raise click.UsageError(f"--to-node {here} is the node that is asked: leave it out")
         found = connection.admin.messages(place).where(**chosen)
         found = found.everything() if is_all else found
         found = found.atomic() if is_atomic else found

@@ -162,6 +162,9 @@ def test_an_operator_moves_messages_to_another_node(pair):
     assert "one" in full["why"]
     assert held(here, "orders")["orders"].total() == 1
     assert "nowhere" in move("--to", "nowhere", "--all", code=1)["why"]
+    itself = ["message", "move", "queue:orders", "--to", "late", "--to-node", "node1", "--all"]
+    done = CliRunner().invoke(main, [*itself, "--connect", here.address])
+    assert (done.exit_code, "node1 is the node that is asked" in done.output) == (2, True)
     with hms.connect(here.address) as connection:
         place = connection.admin.messages("queue:orders").everything()
         with pytest.raises(NodeNotUp, match="node9"):
