@@ -40,6 +40,7 @@ from hms.boot.web.page_group import PageGroup, see_other
 from hms.errors.catalogue import BackupRefused
 from hms.errors.tree import HmsError
 from hms.history.backups.backup_chain import backups_in, chain_of
+from hms.history.backups.backup_creation import remove_left
 from hms.history.backups.backup_manifest import read_manifest
 from hms.history.seals import seal
 
@@ -229,7 +230,7 @@ class BackupPages:
         words += ["--rate", str(rate)] if rate else []
 
         def ended(pid: int) -> None:
-            shutil.rmtree(folder / f".part-{pid}", ignore_errors=True)  # of one that was killed
+            remove_left(folder, pid)  # of one that was killed
 
         if not self._runs.begin(MAKES, words, answers, ended):
             raise Refused(BUSY)

@@ -6,6 +6,7 @@ anew with another seal. Files of messages are taken before the seal and after it
 """
 
 import errno
+import fcntl
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -59,11 +61,12 @@ from hms.store.journal.segment_walk import (
     survey_all,
 )
 
-__all__ = ["NothingNew", "Subject", "create", "no_space"]
+__all__ = ["NothingNew", "Subject", "create", "no_space", "remove_left"]
 
 ATTEMPTS = 5
 SEALED_WITHIN_S = 30.0
 COPY_BYTES = 1 << 20
+_PART, _LOCK = ".part-", ".lock"
 SPARE_BYTES = 4 << 20
 """So much more than its files a backup wants free."""
 
@@ -127,15 +130,36 @@ def create(
 
 @contextmanager
 def _cleaned_up(to: Path) -> Iterator[Path]:
-    """A folder beside, for what is not whole yet; it does not outlive the block."""
-    part = to / f".part-{os.getpid()}"
+    """A folder beside, for what is not whole yet; it does not outlive the block. What a killed
+    process has left there goes, too: nobody holds its lock any more."""
+    part = to / f"{_PART}{os.getpid()}-{token_hex(4)}"
+    lock = part.with_name(f"{part.name}{_LOCK}")
     try:
         to.mkdir(parents=True, exist_ok=True)
-        yield part
+        for left in to.glob(f"{_PART}*{_LOCK}"):
+            _remove_left(left)
+        with lock.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield part
     except OSError as fault:
         raise no_space(to, fault) from fault
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        lock.unlink(missing_ok=True)
+
+
+def remove_left(to: Path, pid: int) -> None:
+    """What a process that was killed has left in the folder of backups."""
+    for left in to.glob(f"{_PART}{pid}-*{_LOCK}"):
+        _remove_left(left)
+
+
+def _remove_left(lock: Path) -> None:
+    """The folder of a backup that was never finished, unless it is being made."""
+    with suppress(OSError), lock.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(lock.with_name(lock.name.removesuffix(_LOCK)), ignore_errors=True)
+        lock.unlink(missing_ok=True)
 
 
 def no_space(where: Path, fault: OSError) -> BackupRefused:

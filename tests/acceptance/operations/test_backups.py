@@ -12,6 +12,9 @@ import json
 import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -606,6 +609,26 @@ def test_a_full_disk_ends_a_backup_and_leaves_nothing(tmp_path, monkeypatch):
         assert list((tmp_path / "kept").iterdir()) == []
         monkeypatch.setattr(backup_creation, "_copy", copy)
         assert command(node, "create", "--to", tmp_path / "kept")["waiting"] == 1
+
+
+def test_what_a_killed_backup_has_left_goes_with_the_next_one(tmp_path):
+    """Each night's left a copy of the log there, until the disk was full."""
+    kept = tmp_path / "kept"
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
+        with hms.connect(node.address) as connection, connection.session() as session:
+            session.producer("orders").send_many([os.urandom(100_000)] * 100)
+        words = ["backup", "create", "--to", kept, "--config", node.config_file, "--rate", "1"]
+        killed = subprocess.Popen([sys.executable, "-m", "hms.boot", *map(str, words)])
+        wait_until(lambda: [*kept.glob(".part-*/*.log")], 60)
+        killed.send_signal(signal.SIGSTOP)
+        copied = {*kept.iterdir()}
+        command(node, "create", "--to", kept)
+        assert copied <= {*kept.iterdir()}  # that one is being made
+        killed.kill()
+        killed.wait()
+        command(node, "create", "--to", kept)
+    assert [path for path in kept.iterdir() if path.name.startswith(".")] == []
+    assert len(backups_in(kept)) == 2
 
 
 def test_the_security_file_is_in_a_backup_when_it_is_asked_for(tmp_path):
