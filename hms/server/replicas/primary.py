@@ -692,8 +692,13 @@ class Primary:
     def has_told(self, name: str, within_s: float) -> bool:
         """Whether what to_apply() says was said within so many seconds: else it may be of a process
         that has ended. One that does not say so at all is not waited for: who does, says it before
-        its first answer."""
+        its first answer. The arbiter, too, is to have answered since: one that is away could grant
+        nobody the next epoch, and is asked only now and then."""
         with self._changed:
+            if self._clock_s() - self._renewed_s > within_s:
+                self._renew_at_s = float("-inf")
+                self._changed.notify_all()
+                return False
             links = [one for one in self._links.values() if one.member.name == name]
             if links and links[-1].applied is None:
                 return links[-1].taken > 0

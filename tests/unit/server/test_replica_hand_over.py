@@ -353,6 +353,7 @@ def test_how_far_a_copy_is_counts_for_a_move_only_if_it_was_said_since_the_order
     assert pair.told[-1] == AskApplied(hurries=True)
     assert not pair.primary.has_told("a", 1.0)
     pair.says(AppliedUpTo(1, pair.end))
+    pair.keeps()
 
     assert pair.primary.has_told("a", 0.0)
 
@@ -368,3 +369,17 @@ def test_a_copy_that_comes_anew_is_waited_for_until_it_has_said_how_far_it_is(pa
     assert pair.primary.has_told("a", 1.0)
     pair.says(Bye())
     assert not pair.primary.has_told("a", 1.0)
+
+
+def test_a_move_waits_for_an_answer_of_the_arbiter_since_the_order(pair):
+    """It was asked every third of a lease. One that had just gone away was not noticed: the primary
+    handed over, nobody could be granted the next epoch, and nobody led."""
+    pair.says(AppliedUpTo(1, pair.end))
+    pair.keeps()
+    pair.now_s += 0.5
+    pair.says(AppliedUpTo(1, pair.end))
+    assert not pair.primary.has_told("a", 0.1)
+
+    pair.primary._keep_once()
+
+    assert pair.primary.has_told("a", 0.1)
