@@ -4,6 +4,7 @@ with hms.testing.node() as node:
     with hms.connect(node.address) as conn: ...
 """
 
+from hms.testing.etcd import TestEtcd
 from hms.testing.nodes import TestNode, node
 
-__all__ = ["TestNode", "node"]
+__all__ = ["TestEtcd", "TestNode", "node"]

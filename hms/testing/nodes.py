@@ -9,15 +9,17 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from importlib import resources
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeStillStopping
+from hms.errors.catalogue import BootFailed, InvalidArgument, NodeNotRunning, NodeStillStopping
+from hms.testing import copies
 from hms.testing.clusters import make_cluster, node_names
+from hms.testing.etcd import TestEtcd
 from hms.testing.ports import free_port
 from hms.testing.toml_text import to_toml
 
@@ -52,6 +54,12 @@ class TestNode:
         self._pid = 0
         self.nodes = [self]
         """All nodes of the cluster, this one first."""
+        self.replicas = [self]
+        """All copies of its log, this one first."""
+        self.replica = ""
+        """Its name among them."""
+        self.arbiter: TestEtcd | None = None
+        """Who decides which of them leads: the etcd of this test, if it has one of its own."""
         settings = _read(config)
         names = node_names(settings, nodes)
         if nodes > 1:
@@ -131,6 +139,36 @@ class TestNode:
             raise NodeNotRunning(node=self._name)
         return self._process.wait(timeout_s)
 
+    # copies of its log
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of all copies: what a client is to be given."""
+        return [one.address for one in self.replicas]
+
+    @property
+    def primary(self) -> "TestNode":
+        """The copy that leads; this node, where there is no other. It waits for a take-over."""
+        return self if len(self.replicas) == 1 else copies.leading(self.replicas)
+
+    def kill_primary(self) -> "TestNode":
+        """SIGKILL for the copy that leads, when another one has everything; the one that was
+        killed. boot() has it follow."""
+        copies.await_successor(self.replicas)
+        killed = self.primary
+        killed.kill()
+        return killed
+
+    def switchover(self, to: "TestNode | None" = None) -> "TestNode":
+        """A planned move to that copy, or to the one that is least behind, when it has everything;
+        the one that leads then. SwitchoverRefused, as for an operator."""
+        copies.await_successor(self.replicas, to)
+        return copies.move(self.replicas, to)
+
+    def wait_for_copies(self) -> None:
+        """Until all copies that run have everything and count. RequestTimeout."""
+        copies.await_copies(self.replicas)
+
     # looking
 
     @property
@@ -207,6 +245,8 @@ def node(
     *,
     warm: bool | None = None,
     nodes: int = 1,
+    replicas: int = 1,
+    arbiter: str = "etcd",
 ) -> Iterator[TestNode]:
     """Boot a real node on a free loopback port and end it with the block.
 
@@ -214,30 +254,96 @@ def node(
     its paths are relative, or nested dictionaries, the sample's destinations if not given; serve:
     modules with services, each run in a server process; python_path: where those are found;
     command_prefix: runs the node under another program; nodes: so many form a cluster, `.nodes` has
-    them all, the first one is given.
+    them all, the first one is given; replicas: so many copies of its log, each in a process and a
+    folder of its own, `.replicas` has them all, the first one is given; arbiter: who decides which
+    of them leads, "etcd" for one of its own, or the address of an etcd or a PostgreSQL that runs.
     Messages have up to 1 MiB where config says neither segment_bytes nor max_message_bytes.
     """
     # Servers of a node that was killed may write there until they notice.
-    with tempfile.TemporaryDirectory(prefix="hms-test-", ignore_cleanup_errors=True) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="hms-test-", ignore_cleanup_errors=True) as folder,
+        ExitStack() as ends,
+    ):
         where = Path(folder)
-        running = TestNode(
-            where,
-            Path(store).absolute() if store is not None else where / "store",
-            config,
-            serve,
-            [Path(one).absolute() for one in python_path],
-            command_prefix,
-            nodes,
-        )
+        given = serve, [Path(one).absolute() for one in python_path], command_prefix
+        own = Path(store).absolute() if store is not None else where / "store"
+        if replicas == 1:
+            running = TestNode(where, own, config, *given, nodes)
+        else:
+            _check_copies(nodes, replicas)
+            running = _copies(where, own, config, given, replicas, arbiter, ends)
         try:
-            for one in running.nodes:
+            for one in (*running.nodes, *running.replicas[1:]):
                 one.boot(warm=warm)
+            if running.replicas[1:]:
+                running.wait_for_copies()
             yield running
         finally:
-            for one in running.nodes:
+            for one in (*running.nodes, *running.replicas[1:]):
                 with suppress(NodeNotRunning, ProcessLookupError):  # it may end just now
                     one.resume()
                 one.kill()
+
+
+def _check_copies(nodes: int, replicas: int) -> None:
+    detail = ""
+    if not 1 < replicas <= copies.COPIES_MAX:
+        detail = f"{replicas}; a node has 2 to {copies.COPIES_MAX}, or 1 without copies"
+    elif nodes > 1:
+        detail = f"{replicas}, with {nodes} nodes: copies are of one node here"
+    if detail:
+        raise InvalidArgument(what="replicas", detail=detail)
+
+
+def _copies(
+    folder: Path,
+    store: Path,
+    config: ConfigSource,
+    given: tuple[Sequence[str], Sequence[Path], Sequence[str]],
+    count: int,
+    arbiter: str,
+    ends: ExitStack,
+) -> TestNode:
+    """So many copies of one node, the first of which has begun. The store of each is beside that of
+    the first one."""
+    etcd = TestEtcd(folder) if arbiter == "etcd" else None
+    section = copies.arbiter_section(arbiter if etcd is None else etcd.url)
+    settings = _read(config)
+    settings["arbiter"] = {**settings.get("arbiter", {}), **section}
+    settings["domain"] = {"name": copies.fresh_domain(), **settings.get("domain", {})}
+    names = "abcdefg"[:count]
+    made = [_copy_of(folder, store, settings, given, name) for name in names]
+    addresses = {one.replica: one.address for one in made}
+    links = {name: f"tcp://127.0.0.1:{free_port()}" for name in names}
+    for one in made:
+        told = tomllib.loads(one.config_file.read_text())
+        told["replica"] = {
+            name: {"address": links[name], "listen": [addresses[name]]} for name in names
+        }
+        one.config_file.write_text(to_toml(told))
+        one.replicas, one.arbiter = made, etcd
+    if etcd is not None:
+        ends.callback(etcd.stop)
+        etcd.start()
+    copies.begin_copies(made[0].config_file, _environment())
+    return made[0]
+
+
+def _copy_of(
+    folder: Path,
+    store: Path,
+    settings: dict[str, Any],
+    given: tuple[Sequence[str], Sequence[Path], Sequence[str]],
+    name: str,
+) -> TestNode:
+    own = folder / name
+    own.mkdir()
+    title = node_names(settings, 1)[0]
+    told = {**settings, "node": {title: {**settings["node"][title], "replica": name}}}
+    place = store if name == "a" else store.with_name(f"{store.name}-{name}")
+    made = TestNode(own, place, _copy(told), *given)
+    made.replica = name
+    return made
 
 
 _SMALL = {
