@@ -26,6 +26,7 @@ from hms.client.session_steps import SessionSteps
 from hms.constants import AckMode
 from hms.errors.catalogue import (
     ConnectionClosed,
+    FileUnknown,
     HandleUnknown,
     InvalidArgument,
     MessageTooLarge,
@@ -38,6 +39,9 @@ from hms.errors.tree import HmsError
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import FLAG_RETAIN, message_parts, pack_messages
 from hms.wire.structures import encode_with_body
+
+UPLOADS_MAX = 3
+"""Of a file whose message the node refused as it has no such file."""
 
 
 class ProducerSteps:
@@ -382,13 +386,21 @@ class ProducerSteps:
     def sending_file(
         self, message: Message, properties: Mapping[str, Any] | None, how: SendHow
     ) -> Steps[Receipt]:
-        """Send the file, then its message, which is persistent in any case."""
+        """Send the file, then its message, which is persistent in any case. A node that has taken
+        over may lack a file whose message had not arrived: it says so, and gets both again."""
         self.check_open()
         upload = message.upload
-        if upload is not None:
-            message.uploaded((yield from uploading(self._requests, upload)))
-        encoded, send = self.prepared(message, properties, how | {"persistent": True})
-        return (yield from self.sending(encoded, send))
+        left = UPLOADS_MAX if upload is not None and not self._is_in_transaction else 1
+        while True:
+            left -= 1
+            if upload is not None:
+                message.uploaded((yield from uploading(self._requests, upload)))
+            encoded, send = self.prepared(message, properties, how | {"persistent": True})
+            try:
+                return (yield from self.sending(encoded, send))
+            except FileUnknown:
+                if not left:
+                    raise
 
     def _next_request(self) -> tuple[int, int]:
         """A number for a schedule, so that the node knows it again after a lost connection."""

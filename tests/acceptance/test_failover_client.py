@@ -606,6 +606,33 @@ def test_v19_v20_a_file_goes_on_where_the_node_has_come_to(log, opened, upload, 
     assert saved(log, tmp_path) == [upload.read_bytes()]
 
 
+def test_v20_a_file_that_the_next_primary_lacks_is_sent_again(
+    log, opened, upload, tmp_path, monkeypatch
+):
+    """It was whole at the node that was lost, whose copies had not got it yet; its message had not
+    arrived. send() raised FileUnknown."""
+    client = opened(log.address)
+    uploaded = hms.Message.uploaded
+
+    def is_there(message, described):
+        uploaded(message, described)
+        log.wire.lose("up")
+
+    monkeypatch.setattr(hms.Message, "uploaded", is_there)
+    sent = sends_file(client, upload)
+    log.wire.wait_swallowed("up")
+    monkeypatch.setattr(hms.Message, "uploaded", uploaded)
+    kill(log)
+    (file,) = (one for one in (log.node.store / "files").iterdir() if one.is_file())
+    file.unlink()
+    log.node.boot()
+
+    receipt = sent.result(WAIT_S)
+
+    assert receipt.message_id
+    assert saved(log, tmp_path) == [upload.read_bytes()]
+
+
 def test_v30_a_prepared_branch_is_in_doubt_once_and_can_be_committed(log, opened):
     """The one who prepared it commits it over the outage."""
     client = opened(log.address, xa=True)

@@ -102,9 +102,22 @@ class Client(threading.Thread):
             return False, None
         except (hms.TpConnectionClosed, hms.RequestTimeout):  # it was never asked of a node
             if is_commit:
-                self._shell.do(self._transacted.session.rollback)
+                self._roll_back()
             return False, None
         return True, None
+
+    def _roll_back(self):
+        """What a commit has not been asked of; a node that says nothing keeps it waiting, too."""
+        self._pass_on()
+
+        def is_done():
+            try:
+                self._shell.do(self._transacted.session.rollback)
+            except (hms.TpConnectionClosed, hms.RequestTimeout):
+                return False
+            return True
+
+        wait_until(is_done, 2 * WAIT_S)
 
     def _send(self, bodies):
         return self._plain.producer.send(bodies[0])
