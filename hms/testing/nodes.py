@@ -310,7 +310,8 @@ def _copies(
     section = copies.arbiter_section(arbiter if etcd is None else etcd.url)
     settings = _read(config)
     settings["arbiter"] = {**settings.get("arbiter", {}), **section}
-    settings["domain"] = {"name": copies.fresh_domain(), **settings.get("domain", {})}
+    if etcd is None:  # it may know other copies; with one of its own a store keeps its node
+        settings["domain"] = {"name": copies.fresh_domain(), **settings.get("domain", {})}
     names = "abcdefg"[:count]
     made = [_copy_of(folder, store, settings, given, name) for name in names]
     addresses = {one.replica: one.address for one in made}

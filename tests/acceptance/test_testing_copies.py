@@ -9,6 +9,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 CONFIG = {"hms": {"queue": {"orders": {}}}, "node": {"shop": {"replica_timeout_s": 30}}}
+CONFIG_ALONE = {"hms": CONFIG["hms"]}
 WAIT_S = 100
 
 
@@ -44,6 +45,23 @@ def test_a_test_kills_and_moves_the_copy_that_leads():
     assert not node.arbiter.is_running
 
 
+def test_the_store_of_a_node_alone_becomes_the_first_copy(tmp_path):
+    """The domain had a name of its own each time, and the store was refused as another node's."""
+    with (
+        hms.testing.node(tmp_path / "store", CONFIG_ALONE) as node,
+        hms.connect(node.address) as one,
+    ):
+        one.session().producer("orders").send(b"alone")
+
+    with hms.testing.node(tmp_path / "store", CONFIG_ALONE, replicas=2) as node:
+        node.kill_primary()
+        with (
+            hms.connect(node.addresses, connect_timeout_s=WAIT_S) as connection,
+            connection.session() as session,
+        ):
+            assert session.consumer("orders").receive(WAIT_S).body == b"alone"
+
+
 def is_refused(node):
     """Whether a move is, as nobody could be granted the next epoch; it is when that is noticed."""
     try:
@@ -55,7 +73,7 @@ def is_refused(node):
 
 def test_a_node_alone_leads():
     """What is written for copies runs with one, too."""
-    with hms.testing.node(config={"hms": CONFIG["hms"]}) as node:
+    with hms.testing.node(config=CONFIG_ALONE) as node:
         assert (node.primary, node.replicas, node.addresses) == (node, [node], [node.address])
         assert node.arbiter is None
 
