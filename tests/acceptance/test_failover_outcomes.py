@@ -33,7 +33,7 @@ class Client(threading.Thread):
     def __init__(self, group, number):
         super().__init__()
         self._random, self._number = random.Random(SEED + number), number
-        self._stack, self._group = ExitStack(), group
+        self._stack, self._group, self._is_lost = ExitStack(), group, False
         self.wires = [
             self._stack.enter_context(cut_wire(one.address)) for one in group.nodes.values()
         ]
@@ -69,6 +69,7 @@ class Client(threading.Thread):
         bodies = [b"%d.%d.%d" % (self._number, number, i) for i in range(1 if sends else 3)]
         if trouble:
             what, way = trouble.split()
+            self._is_lost = what == "lose"
             for wire in self.wires:
                 getattr(wire, what)(way)
         begun = self._shell.begin(lambda: self._send(bodies) if sends else self._commit(bodies))
@@ -150,7 +151,11 @@ class Client(threading.Thread):
         return wait_until(answers, 2 * WAIT_S)[0]
 
     def _pass_on(self):
+        """No connection goes on behind bytes that are missing in it."""
+        is_lost, self._is_lost = self._is_lost, False
         for wire in self.wires:
+            if is_lost:
+                wire.cut_client()
             wire.pass_on()
 
 
