@@ -43,10 +43,9 @@ LOOK_BACK_S = 30.0
 is looked for at all the addresses, before another one is taken."""
 LOOK_PAUSE_S = 0.5
 """The longest pause between two looks."""
-HANDSHAKES_MIN = 2
-HANDSHAKES_OF_SEVERAL_MIN = 4
-"""A node that ends in the middle of one looks like a wrong key: so often in a row at one address,
-and more often where another address may lead by then."""
+HANDSHAKES_MIN = 4
+"""A node that ends in the middle of one looks like a wrong key: so often in a row at one address it
+is one. The second attempt follows at once, so that one end may take two; the fourth 0.3 s later."""
 _HOPELESS = (TpSecurity, TpProtocol)
 
 
@@ -319,10 +318,9 @@ class TransportLoop:
             return LoginRefused(address=self.attempts.address)
         if transport is not None and transport.has_failed_handshake:
             self._key_turn += 1
-            address, is_alone = self.attempts.address, len(self.addresses) == 1
+            address = self.attempts.address
             failed = self._failed_handshakes[address] = self._failed_handshakes.get(address, 0) + 1
-            tries = HANDSHAKES_MIN if is_alone else HANDSHAKES_OF_SEVERAL_MIN
-            tries += len(self._keys.servers) if self._keys else 0
+            tries = HANDSHAKES_MIN + (len(self._keys.servers) if self._keys else 0)
             if failed >= tries and self.link.welcome is None:
                 return ServerKeyMismatch(address=address)
         else:
