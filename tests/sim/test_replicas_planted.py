@@ -16,9 +16,9 @@ from tests.sim.replicas.world import World
 RUNS_MAX = 100
 LIKELY = {
     ("gap_taken_for_whole", 5): 4,
-    ("gone_back_counted", 2): 10,
-    ("tail_cut_for_good", 2): 1,
-    ("changed_without_version", 2): 2,
+    ("gone_back_counted", 2): 19,
+    ("tail_cut_for_good", 2): 14,
+    ("changed_without_version", 2): 9,
     ("cut_by_number_alone", 2): 9,
     ("unconfirmed_shown", 2): 5,
     ("copy_counted_twice", 5): 2,
