@@ -7,6 +7,7 @@ What a test has recorded as its figures is shown in one table, also with -n.
 import gc
 import logging
 import os
+import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,6 +26,10 @@ _UNIT = _ROOT / "tests" / "unit"
 # Where it is set, each process that a test starts compiles every module anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell has what it runs in the background ignore SIGINT, and so does all that this starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine under load is slow, not wrong: no clock decides, neither per example nor for a strategy.
 _COMMON = settings(
