@@ -578,7 +578,9 @@ def test_at_13_a_flood_of_wrong_logins_runs_no_more_hashes_than_allowed(held, mo
     """10,000 from one address, 10,000 from 50, and names without end."""
     monkeypatch.setattr("hms.server.logins.login_gate.verify", lambda *_: False)
     verified, lines = {}, []
-    monkeypatch.setattr(logging.getLogger("hms.security"), "warning", lambda *a: lines.append(a))
+    monkeypatch.setattr(
+        logging.getLogger("hms.security"), "warning", lambda *a, **_: lines.append(a)
+    )
     for sources in (1, 50):
         strict = GatedNode(REPLACE(held, security=SecuritySettings()))
         for number in range(2, 10_002):
