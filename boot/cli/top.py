@@ -4,12 +4,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from hms.boot.cli.target import Target, target_options
+from hms.boot.live_view.sources import NodeSource, Recording, Source, played
 from hms.boot.monitoring.rates import COLUMNS, Rates, lines_of
 
 __all__ = ["top"]
@@ -27,7 +29,12 @@ ROWS = 15
 @click.option("--filter", "names", default="*", show_default=True, help="Destinations, such as o*.")
 @click.option("--rows", type=click.IntRange(1, 1000), default=ROWS, show_default=True)
 @click.option("--record", type=click.Path(path_type=Path), help="Write what is seen to a file.")
-@click.option("--play", type=click.Path(path_type=Path, exists=True), help="Show such a file.")
+@click.option(
+    "--play",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Show such a file.",
+)
+@click.option("--plain", is_flag=True, help="A table without keys, as without the extra tui.")
 def top(
     target: Target,
     every_s: float,
@@ -38,13 +45,18 @@ def top(
     rows: int,
     record: Path | None,
     play: Path | None,
+    plain: bool,
 ) -> None:
-    """Rates, memory, disk, alerts and the busiest destinations, until Ctrl-C.
+    """Rates, memory, disk, alerts and the busiest destinations, until q or Ctrl-C.
 
-    It asks the node for one answer a look. With --json each look is an object on a line.
+    It asks the node for one answer a look. With --json each look is an object on a line. On a
+    terminal, with the extra tui, it has keys: ? shows them.
     """
+    if not (plain or once or count or target.is_json) and _has_keys():
+        _view(target, every_s, names, sort, record, play)
+        return
     looks = 2 if once else count + 1 if count else 0  # rates need one more
-    seen = _played(play) if play else _asked(target, names, every_s, looks)
+    seen = played(play) if play else _asked(target, names, every_s, looks)
     rates, shown = Rates(), 0
     file = record.open("w", encoding="utf-8") if record else None
     try:
@@ -80,13 +92,25 @@ def _asked(target: Target, names: str, every_s: float, looks: int) -> Iterator[d
             pause(every_s)
 
 
-def _played(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield json.loads(line)
-            except ValueError as fault:
-                raise click.ClickException(f"{path}:{number}: {fault}") from fault
+def _has_keys() -> bool:
+    """Whether a person sits there, and the library is installed that draws the view."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and find_spec("textual") is not None
+
+
+def _view(
+    target: Target,
+    every_s: float,
+    names: str,
+    sort: str,
+    record: Path | None,
+    play: Path | None,
+) -> None:
+    from hms.boot.live_view.app import LiveView  # noqa: PLC0415 - loads textual
+
+    source: Source = Recording(play) if play else NodeSource(target.connection)
+    if not play:
+        source.ask("metrics.show")  # what is refused ends the command, before there is a screen
+    LiveView(source, every_s=every_s, names=names, sort=sort, record=record).run()
 
 
 def _show(target: Target, view: dict[str, Any], sort: str, rows: int, *, is_alone: bool) -> None:

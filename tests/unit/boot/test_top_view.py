@@ -2,9 +2,11 @@
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from hms.boot.cli import main
+from hms.boot.live_view.pages import PAGES
 from hms.boot.monitoring.rates import Rates, lines_of
 from tests.unit.boot.test_web_server import ANSWER
 
@@ -56,6 +58,55 @@ def test_nothing_of_a_busy_nodes_heading_is_cut():
     assert "GiB free" in said
     assert "99 % 1 ms" in said
     assert next(line for line in lines if line.startswith("destination")).endswith(" dead")
+
+
+def test_how_long_messages_waited_and_were_held_is_of_the_time_between():
+    """Durable ones and others together; a recording of a version that did not tell tells 0."""
+    bounds, rates = [0.001, 0.01, 0.1], Rates()
+
+    def look(now_ms, slow):
+        kinds = [
+            [word, {"bounds": bounds, "counts": [5, slow, 0, 0]}] for word in ("true", "false")
+        ]
+        return {**_look(now_ms, 1), "delivery_latency": kinds}
+
+    rates.view(look(1000, 0))
+    view = rates.view(look(2000, 7))
+    assert (view["wait_p50_ms"], view["wait_p99_ms"], view["held_p99_ms"]) == (10, 10, 0)
+    assert "waited 50 % 10 ms 99 % 10 ms" in "\n".join(lines_of(view))
+    view = rates.view(_look(3000, 1))
+    assert view["wait_p99_ms"] == 0
+
+
+def test_a_paused_destination_says_so_in_its_row():
+    """A queue that stands still because somebody wanted it is no fault."""
+    rates = Rates()
+    look = _look(1000, 1)
+    look["rows"][0][look["columns"].index("paused")] = "PRODUCTION"
+    rates.view(look)
+    assert "queue paused" in "\n".join(lines_of(rates.view(look)))
+
+
+SERVICE = {"name": "pay", "servers": 2, "idle": 1, "waiting": 3, "calls": 9, "failed": 1}
+SERVICE |= {"per_s": 1.5, "p50_ms": 1.25, "p95_ms": 2.0, "p99_ms": 30.0}
+LINK = {"node": "n2", "presence": "up", "heard_s_ago": 0.25, "pending_bytes": 2048}
+ENDED = {"alert": "stuck_queue", "destination": "orders", "since_ms": 1000, "text": "x" * 99}
+
+
+@pytest.mark.parametrize(
+    ("page", "said", "cells"),
+    [
+        ("services", None, ("pay", "2", "1", "3", "1.5", "1.25", "2", "30", "9", "1")),
+        ("cluster", None, ("n2", "up", "0.2 s ago", "2.0 KiB", "0", "0", "0", "0.0 s")),
+        ("alerts", {"active": [ENDED], "ended": []}, ("stuck_queue", "orders")),
+    ],
+)
+def test_a_page_has_a_cell_for_each_column_and_80_columns(page, said, cells):
+    """A row with a cell too few would end the view."""
+    found = PAGES[page].rows({"services": [SERVICE], "links": [LINK]}, said)
+    assert found[0].cells[: len(cells)] == cells
+    assert len(found[0].cells) == len(PAGES[page].columns)
+    assert sum(width for _, width in PAGES[page].columns) <= 80
 
 
 def test_a_recording_is_played_without_a_node(tmp_path):

@@ -11,7 +11,18 @@ import pytest
 from tests.support.project import ROOT
 
 NODE_ONLY = ("hms.engine", "hms.store", "hms.history", "hms.workers", "hms.services", "hms.boot")
-HEAVY = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "apscheduler", "click", "rich", "sqlite3")
+HEAVY = (
+    "pyspark",
+    "py4j",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "apscheduler",
+    "click",
+    "rich",
+    "textual",
+    "sqlite3",
+)
 
 
 def _is_in(name: str, *packages: str) -> bool:
