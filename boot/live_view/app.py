@@ -334,6 +334,8 @@ class LiveView(App[None]):
         parts = [PAGES[self.page].title]
         if self.page == "destinations":
             parts += [f"by {self.sort}, {order}", plain(f"names {self.names}")[:40]]
+            left_out = self._said["left_out"] if self._said else 0
+            parts += [f"{left_out} more left out: filter"] if left_out else []
         parts += ["FROZEN"] if self.is_frozen else []
         parts += [f"recording to {self._recorder.path}"] if self._recorder.is_on else []
         lines = filled(parts)

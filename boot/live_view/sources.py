@@ -1,7 +1,7 @@
 """Where looks come from: a node that is asked, or a recording."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,7 +14,13 @@ from hms.errors.tree import HmsError
 
 __all__ = ["NodeSource", "Recording", "Source", "played"]
 
-ROWS_MAX = 1000
+ROWS_MAX = 800
+"""Destinations of a look: 4 ms of the node's processor, and a look a second may take 5."""
+_ALWAYS = {
+    *("node", "now_ms", "durable", "passing", "columns", "rows", "commit", "connections"),
+    *("held_bytes", "max_memory_bytes"),
+}
+"""What every look has, of any version."""
 
 
 class Source(Protocol):
@@ -97,29 +103,15 @@ class Recording:
         self._looks.close()
 
 
-def played(path: Path) -> "_Looks":
+def played(path: Path) -> Generator[dict[str, Any], None, None]:
     """The looks of a file, read one by one."""
-    return _Looks(path)
-
-
-class _Looks(Iterator[dict[str, Any]]):
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = path.open(encoding="utf-8")
-        self._number = 0
-
-    def __next__(self) -> dict[str, Any]:
-        line = self._file.readline()
-        if not line:
-            self.close()
-            raise StopIteration
-        self._number += 1
-        try:
-            said: dict[str, Any] = json.loads(line)
-        except ValueError as fault:
-            self.close()
-            raise click.ClickException(f"{self._path}:{self._number}: {fault}") from fault
-        return said
-
-    def close(self) -> None:
-        self._file.close()
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            where = f"{path}:{number}"
+            try:
+                said: dict[str, Any] = json.loads(line)
+            except ValueError as fault:
+                raise click.ClickException(f"{where}: {fault}") from fault
+            if not isinstance(said, dict) or not said.keys() >= _ALWAYS:
+                raise click.ClickException(f"{where}: this is no look of hms top")
+            yield said

@@ -224,8 +224,14 @@ def test_what_is_recorded_is_played_by_the_same_keys(running, tmp_path):
             await pilot.press("a")
             await _until(view, pilot, "a recording has the figures alone")
 
+    async def play_what_is_none(path):
+        async with _shown(Recording(path)) as (view, pilot):
+            await _until(view, pilot, "none:1:", "no look of hms top")
+
     path = asyncio.run(record())
     asyncio.run(play(path))
+    (tmp_path / "none").write_text("{}\n")
+    asyncio.run(play_what_is_none(tmp_path / "none"))
     done = CliRunner().invoke(main, ["top", "--play", str(path), "--json"])
     assert (done.exit_code, json.loads(done.stdout.split("\n")[0])["node"]) == (0, "node1")
 

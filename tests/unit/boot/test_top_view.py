@@ -116,6 +116,12 @@ def test_a_recording_is_played_without_a_node(tmp_path):
     done = CliRunner().invoke(main, ["top", "--play", str(file), "--json"])
     views = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.exit_code, [view["sent_per_s"] for view in views]) == (0, [5.0, 5.0])
-    file.write_text("{}\nnonsense")
+
+
+@pytest.mark.parametrize("line", ["nonsense", "{}", "[]", "7", '{"rows": [], "columns": []}'])
+def test_a_line_that_is_no_look_is_told_with_its_number(tmp_path, line):
+    """A file may be of another kind, or cut by a full disk."""
+    file = tmp_path / "record"
+    file.write_text(f"{json.dumps(_look(1000, 5))}\n{line}\n")
     done = CliRunner().invoke(main, ["top", "--play", str(file)])
-    assert (done.exit_code, "record:2:" in done.stderr) == (1, True)
+    assert (done.exit_code, "record:2:" in done.stderr) == (1, True), done.output
