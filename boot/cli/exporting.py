@@ -226,7 +226,10 @@ def import_(
     from hms.boot.cli.message_reading import read_file  # noqa: PLC0415 - not for --help
     from hms.errors.tree import HmsError  # noqa: PLC0415 - the same
 
-    file = read_file(path, is_partial=is_partial)
+    if is_dry:
+        file = read_file(path, is_partial=is_partial)
+    else:
+        file = _read_for(target, path, is_partial=is_partial)
     kept = "kept " if keeps else ""
     name, queue = run or f"import {kept}{file.digest[:16]}", into.removeprefix("queue:")
     if keeps:
@@ -253,6 +256,25 @@ def import_(
         )
         data["left"] = left
     target.say(text, data)
+
+
+def _read_for(target: Target, path: Path, *, is_partial: bool) -> "Import":
+    """What the node can take: a line that no message of it fills is refused as it is read, not when
+    it is in memory."""
+    from hms.boot.cli.message_reading import (  # noqa: PLC0415 - not for --help
+        LineTooLongError,
+        line_bytes_for,
+        read_file,
+    )
+
+    with target.connection() as connection:
+        largest = connection.requests.link.limits.message_bytes_max
+    bytes_max = line_bytes_for(largest)
+    try:
+        return read_file(path, is_partial=is_partial, line_bytes_max=bytes_max)
+    except LineTooLongError as fault:
+        detail = f"max_message_bytes of the node is {largest}: raise it there, or remove the line"
+        raise click.ClickException(f"{fault.message}; {detail}") from fault
 
 
 def check_store(connection: Any, name: str, store: str) -> None:

@@ -23,6 +23,7 @@ from hms.boot.cli.message_files import (
     DIGEST,
     FORMAT,
     FRAME,
+    PACK_BYTES,
     PACK_FORMAT,
     VERSION,
     Line,
@@ -46,7 +47,7 @@ from hms.wire.packed_messages import (
     unpack_delivered,
 )
 
-__all__ = ["Import", "read_file"]
+__all__ = ["Import", "LineTooLongError", "line_bytes_for", "read_file"]
 
 _READ_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 30
@@ -59,12 +60,22 @@ _read_line = msgspec.json.Decoder(Line)
 Trailer = dict[str, Any] | None
 
 
+def line_bytes_for(message_bytes_max: int) -> int:
+    """The most bytes of a line or a pack whose messages a node takes that has max_message_bytes. A
+    character is six in JSON at most; a pack is full with the message that fills it."""
+    return 6 * message_bytes_max + 2 * PACK_BYTES + HEADER_BYTES_MAX
+
+
 class _Unit(NamedTuple):
     """A line or a pack: where it stands, its bytes in the file, and its messages."""
 
     where: str
     data: bytes
     lines: list[Line]
+
+
+class LineTooLongError(click.ClickException):
+    """A line or a pack has more bytes than the reader has memory for."""
 
 
 class _CutError(Exception):
@@ -206,7 +217,7 @@ def _lines(path: Path, source: IO[bytes], bytes_max: int) -> Generator[_Unit, No
         where = f"line {number}"
         data = source.readline(bytes_max + 1)
         if len(data) > bytes_max:
-            raise _fault(path, where, f"a line of more than {bytes_max} bytes")
+            raise LineTooLongError(_told(path, where, f"a line of more than {bytes_max} bytes"))
         trailer = _trailer_of(data)
         if trailer is not None:
             if source.read(1):
@@ -245,7 +256,9 @@ def _packs(path: Path, source: IO[bytes], bytes_max: int) -> Generator[_Unit, No
                 raise _CutError("its trailer")
             return trailer
         if length > bytes_max or count * DELIVERED_ROW.size > length:
-            raise _fault(path, where, f"it says {counted(count, 'message')} in {length} bytes")
+            detail = f"it says {counted(count, 'message')} in {length} bytes"
+            kind = LineTooLongError if length > bytes_max else click.ClickException
+            raise kind(_told(path, where, detail))
         data = source.read(length)
         if len(data) < length:
             raise _CutError(where)
@@ -337,4 +350,8 @@ def _changed(path: Path) -> click.ClickException:
 
 
 def _fault(path: Path, where: str, detail: str) -> click.ClickException:
-    return click.ClickException(f"{path}, {where}: {detail}; nothing was imported")
+    return click.ClickException(_told(path, where, detail))
+
+
+def _told(path: Path, where: str, detail: str) -> str:
+    return f"{path}, {where}: {detail}; nothing was imported"

@@ -8,6 +8,7 @@ A long form sends a file of as many bytes as the environment says:
 import errno
 import json
 import os
+import tracemalloc
 from filecmp import cmp
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 import hms
 import hms.testing
 from hms.boot.cli import main
-from hms.boot.cli.message_files import files_of
+from hms.boot.cli.message_files import FORMAT, FRAME, PACK_FORMAT, VERSION, files_of
 from hms.client.browse_pages import place_pages
 from hms.history.resend import Resender
 
@@ -215,3 +216,25 @@ def test_an_import_fits_a_node_of_small_transactions_and_a_queue_with_little_roo
                 assert originals == sent[:count]
             assert connection.admin.messages("queue:few").everything().delete().count == 7
         assert "14 of 20" in said(*again, code=1)
+
+
+@pytest.mark.parametrize("form", [FORMAT, PACK_FORMAT])
+def test_a_line_larger_than_any_message_is_refused_before_it_is_in_memory(tmp_path, form):
+    """One of 1 GiB took 2.1 GB of an import before it was refused."""
+    path, size = tmp_path / "export", 64 << 20
+    header = json.dumps({"format": form, "version": VERSION, "store": ""}).encode() + b"\n"
+    with path.open("wb") as file:
+        file.write(header + (FRAME.pack(1, size, 0) if form == PACK_FORMAT else b""))
+        file.truncate(size + len(header) + FRAME.size)
+    own = {"node": {"node1": {"max_message_bytes": 65_536}}}
+    with hms.testing.node(config={**CONFIG, **own}) as node:
+        words = ["message", "import", str(path), "--into", "orders", "--connect", node.address]
+        tracemalloc.start()
+        try:
+            done = CliRunner().invoke(main, words)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert done.exit_code == 1
+    assert "max_message_bytes of the node is 65536" in done.output
+    assert peak < size // 2
