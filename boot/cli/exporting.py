@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["check_store", "chosen_of", "export", "import_", "messages_of", "send_file"]
 
 CHUNK_MESSAGES, CHUNK_BYTES = 500, 1 << 20
+LINE_BYTES_UNASKED = 4 << 20
+"""As long a line of an import may be of any node; what is longer is asked for."""
 MESSAGE_BYTES_MIN = 256
 """What a message counts in a transaction, however small it is."""
 _OTHER_PLACES = ("subscription:", "retained:")
@@ -259,17 +261,19 @@ def import_(
 
 
 def _read_for(target: Target, path: Path, *, is_partial: bool) -> "Import":
-    """What the node can take: a line that no message of it fills is refused as it is read, not when
-    it is in memory."""
+    """What the node can take. Its limit is asked for where a line is long, so that a fault of a
+    file is told without a node, and a line that no message fills is never whole in memory."""
     from hms.boot.cli.message_reading import (  # noqa: PLC0415 - not for --help
         LineTooLongError,
         line_bytes_for,
         read_file,
     )
 
+    with suppress(LineTooLongError):
+        return read_file(path, is_partial=is_partial, line_bytes_max=LINE_BYTES_UNASKED)
     with target.connection() as connection:
         largest = connection.requests.link.limits.message_bytes_max
-    bytes_max = line_bytes_for(largest)
+    bytes_max = max(line_bytes_for(largest), LINE_BYTES_UNASKED)
     try:
         return read_file(path, is_partial=is_partial, line_bytes_max=bytes_max)
     except LineTooLongError as fault:
