@@ -153,6 +153,8 @@ class Server:
 
     def _on_invoke(self, head: InvokeHead, data: bytes) -> None:
         link = self._connection.link
+        if head.is_message and link.restored is not None:
+            head = link.restored.invoked(head)
         self._invocations.put(_Invocation(head, data, link.welcome))
         link.woken.append(self)
 

@@ -33,13 +33,15 @@ def place_pages(requests: Requests, place: str, selector: str, position: int) ->
         place=place,
     )
     pending = requests.link.request(asked, Pending("Browse", OnLoss.REPEAT))
-    return _page_of((yield from requests.answer_to(pending)).payload, Queue("place"))
+    return _page_of((yield from requests.answer_to(pending)).payload, Queue("place"), requests)
 
 
-def _page_of(payload: bytes, queue: Queue) -> Page:
+def _page_of(payload: bytes, queue: Queue, requests: Requests) -> Page:
     follows, _, count = decode_deliver(payload)
     (position,) = _POSITION.unpack_from(payload, DELIVER_HEAD.size)
     rows = unpack_delivered(payload, count, DELIVER_HEAD.size + _POSITION.size)
+    if requests.link.restored is not None:
+        rows = requests.link.restored.noted(rows)
     messages = [Message.received(*delivered, queue) for delivered in rows]
     return messages, position if follows else 0
 
@@ -97,7 +99,8 @@ class BrowsePages:
         return self._requests.link.request(browse, Pending("Browse", OnLoss.REPEAT))
 
     def _answer(self, pending: Pending) -> Steps[Page]:
-        return _page_of((yield from self._requests.answer_to(pending)).payload, self.queue)
+        answer = yield from self._requests.answer_to(pending)
+        return _page_of(answer.payload, self.queue, self._requests)
 
     def check_open(self) -> None:
         """ConnectionClosed when it, its session or its connection is; the loss of that for good."""

@@ -35,12 +35,15 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
     """store: 16 random bytes, none before the first boot that gave them; boots: the first offset of
     each boot with 16 random bytes of its own, oldest first; cold: the number of the last boot that
     was COLD for the whole node, none before it; secret: what tokens are signed with, told nobody
-    and kept wherever the log goes."""
+    and kept wherever the log goes; restored_from: the backup that the store was restored from, and
+    the moment, "" for one that was not; restored_below: its own ids below were given before."""
 
     store: bytes = b""
     boots: Sequence[tuple[int, bytes]] = ()
     cold: bytes = b""
     secret: bytes = b""
+    restored_from: str = ""
+    restored_below: int = 0
 
     @property
     def public(self) -> "Identity":
@@ -61,7 +64,13 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
         before = [boot for boot in self.boots if boot[0] < first_offset]
         boots = [*before, (first_offset, number)]
         cold = self.cold if is_warm else number
-        return Identity(self.store or number, boots[-BOOTS_MAX:], cold, self.secret or secret)
+        return msgspec.structs.replace(
+            self,
+            store=self.store or number,
+            boots=boots[-BOOTS_MAX:],
+            cold=cold,
+            secret=self.secret or secret,
+        )
 
     def writer_before(self, offset: int) -> Writer:
         """The author of what precedes an offset."""

@@ -184,6 +184,8 @@ class ConnectionRegistry:
             epoch=me.epoch,
             replicas=me.replicas,
             idempotent=me.idempotent,
+            restored_from=engine.state.identity.restored_from,
+            restored_below=engine.state.identity.restored_below,
         )
         if hello.secret:
             welcome = structs.replace(welcome, outcome_key=key)

@@ -111,6 +111,10 @@ NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL = (
 )
 """What the head of a file message says: the file at the node, its size, its SHA-256, the name it
 had at its sender, and, if only that was to be handed over, where the node keeps it."""
+NODE_RESTORED = "$RestoredFrom"
+"""What a client adds of a node that said so: the backup that the message comes from."""
+ID_COUNTER_BITS = 40
+"""Of an id; above them stands the index of the node that gave it."""
 NODE_DELIVERY_TIME = "$DeliveryTime"
 """And before which time, in milliseconds since 1970 UTC, it is delivered to nobody."""
 NODE_IMPORTED_ID, NODE_IMPORTED_TIME = "$ImportedID", "$ImportedTime"

@@ -86,7 +86,8 @@ class Welcome(_Wire, frozen=True):
     reconnect, until resume_ms; outcome_key: signs what this client may ask about later. epoch: of
     the primary of a log with copies, granted by its arbiter and so never less than before; 0 where
     there are none. replicas: addresses of all copies, where this log may be found. idempotent:
-    services that may run twice."""
+    services that may run twice. restored_from: the backup that the store was restored from, and the
+    moment; restored_below: the node gave its ids below that before then, 0 for never restored."""
 
     connection: int
     node: str
@@ -105,6 +106,8 @@ class Welcome(_Wire, frozen=True):
     epoch: U64 = 0
     replicas: Sequence[str] = ()
     idempotent: Sequence[str] = ()
+    restored_from: Name = ""
+    restored_below: U64 = 0
 
     def __repr__(self) -> str:
         """Without what is secret."""

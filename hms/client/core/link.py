@@ -31,6 +31,7 @@ from hms.client.core.incoming_calls import IncomingCalls
 from hms.client.core.link_participants import Caller, Participant, Receiver, Ticking
 from hms.client.core.outcomes import KeyRing
 from hms.client.core.pending_requests import Asked, Frame, OnLoss, Pending
+from hms.client.core.restored_log import RestoredLog
 from hms.errors.catalogue import (
     ConnectionClosed,
     ConnectionLost,
@@ -91,6 +92,9 @@ class Link(IncomingCalls):
     beside: another link of the same client, which knows what this one knows. side: what looks for
     the log before while this one is at another; on_part: has one look for what is held for other
     logs than the one that is reached; whether it could."""
+
+    restored: RestoredLog | None = None
+    """Of a node whose store was made of a backup: which messages were in it."""
 
     def __init__(
         self,
@@ -346,6 +350,8 @@ class Link(IncomingCalls):
         receivers, count, rows_at = frames.decode_delivery(payload)
         delivered = unpack_delivered(payload, count, rows_at)
         size_bytes = len(payload) - rows_at - count * DELIVERED_ROW.size
+        if self.restored is not None:
+            delivered = self.restored.noted(delivered)
         for consumer, epoch in receivers:
             receiver = self.receivers.get(consumer)
             if receiver is not None:  # else it was closed meanwhile, and the node takes them back
@@ -415,7 +421,7 @@ class Link(IncomingCalls):
         self.keys.learn(welcome)
         for asked in self.asked.values():
             self._bind(asked)
-        self.welcome = welcome
+        self.welcome, self.restored = welcome, RestoredLog.told_by(welcome)
         self.hello = msgspec.structs.replace(self.hello, resume=welcome.resume)
         self.members, self.replicas = tuple(welcome.members), tuple(welcome.replicas)
         self.known.found(welcome.log, (self.address, *self.replicas))

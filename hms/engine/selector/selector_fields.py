@@ -79,7 +79,7 @@ NAMES = frozenset(_FIELDS) | ADDED
 _OF_A_DELIVERY = frozenset(
     f"{prefix}{name}"
     for prefix in ("JMS", "JMSX", "$")
-    for name in ("Destination", "Redelivered", "DeliveryCount")
+    for name in ("Destination", "Redelivered", "DeliveryCount", "RestoredFrom")
 )
 
 

@@ -15,10 +15,10 @@ import msgspec
 
 from hms.errors.catalogue import NodeFailed
 from hms.records import Memory, ProducerTaken
+from hms.wire.packed_messages import ID_COUNTER_BITS
 from hms.wire.record_runs import SingleSends
 
 _Key = tuple[int, int]
-COUNTER_BITS = 40
 RESERVE_IDS = 1 << 20
 COMMITS_SKIPPED = 64
 """So many commits of a session that took no effect, before one that did, are remembered."""
@@ -30,7 +30,7 @@ class MessageIds:
     """Ids of one node: its index in the upper 8 bits, a counter in the lower 40 (F-D5)."""
 
     def __init__(self, node_index: int) -> None:
-        self._base = node_index << COUNTER_BITS
+        self._base = node_index << ID_COUNTER_BITS
         self.next_id = self._base + 1
         self.reserved_below = self._base + 1
         self.safe_below = self._base + 1
@@ -43,7 +43,7 @@ class MessageIds:
         if self.next_id + count <= self.reserved_below - RESERVE_IDS // 2:
             return None
         below = self.next_id + count + RESERVE_IDS
-        if below >= self._base + (1 << COUNTER_BITS):
+        if below >= self._base + (1 << ID_COUNTER_BITS):
             raise NodeFailed(detail="all message ids of this HMSINDEX are used; set another one")
         self.safe_below = self.reserved_below
         self.reserved(below)
@@ -58,12 +58,12 @@ class MessageIds:
 
     def was_given(self, message_id: int) -> bool:
         """Not to be given again: an id of another node, or one behind the next."""
-        is_own = message_id >> COUNTER_BITS == self._base >> COUNTER_BITS
+        is_own = message_id >> ID_COUNTER_BITS == self._base >> ID_COUNTER_BITS
         return not is_own or self._base < message_id < self.next_id
 
     def reserved(self, below: int) -> None:
         """The log says that ids below this one may be in use."""
-        if below >> COUNTER_BITS == self._base >> COUNTER_BITS:
+        if below >> ID_COUNTER_BITS == self._base >> ID_COUNTER_BITS:
             self.reserved_below = max(self.reserved_below, below)
 
     def taken_over(self) -> None:

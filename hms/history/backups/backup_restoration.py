@@ -43,13 +43,14 @@ from hms.store.journal import Journal
 from hms.store.journal.format import RECORD_HEADER_BYTES, record_bytes
 from hms.store.journal.segment_walk import AUDIT_SUFFIX, PINNED_SUFFIX, segment_file
 from hms.wire.commands import Action
+from hms.wire.packed_messages import ID_COUNTER_BITS
 
 __all__ = ["Restored", "restore"]
 
 IDS_SKIPPED_MIN = 1 << 32
 IDS_A_SECOND = 1_000_000
-COUNTER_BITS = 40
 IDS_TOLD = 20
+NAME_SAID_MAX = 200
 _COLUMNS = ("offset", "event", "time", "message_id", "destination", "destination_kind")
 
 
@@ -257,7 +258,8 @@ def _finish(
         for _ in journal.recover():
             pass
         journal.pin(engine.pinned_segments())
-        state.identity = Identity().booted(journal.last_lsn + 1, secrets.token_bytes(16))
+        told = Identity(restored_from=_said(manifest, known_ms), restored_below=below)
+        state.identity = told.booted(journal.last_lsn + 1, secrets.token_bytes(16))
         journal.start(lambda: _parts(engine.dictionary()))
         first = reserved(below), identity_record(state.identity)
         audited = _audited(engine, manifest, cut, by, present_ms)
@@ -269,6 +271,12 @@ def _finish(
     for name in ("LOCK", *(path.name for path in part.glob("*.spare"))):
         (part / name).unlink(missing_ok=True)
     return below, counts
+
+
+def _said(manifest: Manifest, at_ms: int) -> str:
+    """The $RestoredFrom of what was in it."""
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return f"{manifest.name[:NAME_SAID_MAX]} {at}"
 
 
 def _audited(
@@ -291,11 +299,11 @@ def _parts(record: Record) -> tuple[int, int, Any]:
 def _first_id(manifest: Manifest, below: int, since_ms: int, since_backup_ms: int) -> int:
     """An id that no node can have given since: neither the one that was backed up, nor a store that
     was restored from the same backup before. BackupRefused when there is none left."""
-    base = (manifest.node_uid & 0xFF) << COUNTER_BITS
+    base = (manifest.node_uid & 0xFF) << ID_COUNTER_BITS
     apart = IDS_A_SECOND * since_backup_ms // 1000
     skipped = max(IDS_SKIPPED_MIN + apart, IDS_A_SECOND * -(-since_ms // 1000))
     first = max(below, manifest.next_id) + skipped
-    if first >= base + (1 << COUNTER_BITS):
+    if first >= base + (1 << ID_COUNTER_BITS):
         detail = f"its HMSINDEX has no {skipped} ids left, which may have been given since"
         raise BackupRefused(what=manifest.name, detail=f"{detail}; the node needs another HMSINDEX")
     return first

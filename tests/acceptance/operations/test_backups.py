@@ -55,6 +55,7 @@ CONFIG = {
     "alerts": {"backup_overdue_s": 0.2, "ship_lag_s": 0.2},
     "hms": {"queue": {"orders": {}, "late": {"redelivery_limit": 1}}},
 }
+FROM = "$RestoredFrom"
 NODE_UID_COLUMNS = ("offset", "event", "message_id", "destination")
 COMES = ("sent", "forwarded")
 GOES = ("acknowledged", "expired", "dead_lettered", "purged", "moved", "discarded")
@@ -452,6 +453,50 @@ def test_a_node_goes_on_with_a_restored_store_and_says_what_comes_again(made, tm
     assert came.redelivered
     assert came.message_id in books["late"]
     assert found == books["orders"] | {receipt.message_id}
+
+
+def test_a_message_of_a_backup_names_it_for_as_long_as_it_is_there(tmp_path):
+    """Who handles it may look whether that was done before: at a consumer, in a browser, as a dead
+    letter, and after a further boot."""
+    with (
+        hms.testing.node(store=tmp_path / "store", config=CONFIG) as node,
+        hms.connect(node.address) as connection,
+        connection.session() as session,
+    ):
+        producer = session.producer("late")
+        first, second = (producer.send(b"x").message_id for _ in range(2))
+        command(node, "create", "--to", tmp_path / "kept")
+        assert session.consumer("late").receive(timeout_s=60).properties.get(FROM) is None
+    (backup,) = backups_in(tmp_path / "kept")
+    done = command(node, "restore", backup, "--to", tmp_path / "new")
+    at = datetime.fromtimestamp(done["at_ms"] / 1000, UTC)
+    said = f"{backup.name} {at.isoformat(timespec='milliseconds')}"
+
+    with (
+        hms.testing.node(store=tmp_path / "new", config=CONFIG) as restored,
+        hms.connect(restored.address) as connection,
+        connection.session(transacted=True) as session,
+    ):
+        with connection.session() as another:
+            new = another.producer("late").send(b"new").message_id
+        with session.browser("late", oldest_first=True) as browser:
+            shown = {one.message_id: one.properties.get(FROM) for one in browser}
+        assert shown == {first: said, second: said, new: None}
+        with pytest.raises(hms.SelectorSyntaxError, match="belongs to a delivery"):
+            session.consumer("late", selector=f"{FROM} IS NULL")
+        consumer = session.consumer("late")
+        came = [consumer.receive(timeout_s=60) for _ in range(3)]
+        assert {one.message_id: one.properties.get(FROM) for one in came} == shown
+        assert [one.redelivered for one in came] == [True, True, False]
+        session.rollback()
+    with (
+        hms.testing.node(store=tmp_path / "new", config=CONFIG) as again,
+        hms.connect(again.address) as connection,
+        connection.session() as session,
+    ):
+        consumer = session.consumer("HMS.DLQ")
+        letters = [consumer.receive(timeout_s=60) for _ in range(3)]
+    assert {one.message_id: one.properties.get(FROM) for one in letters} == shown
 
 
 def test_what_is_shipped_can_be_restored_up_to_its_last_round(made, tmp_path):
