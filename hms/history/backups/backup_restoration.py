@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.queue.pending_list import RANGES_PER_RECORD, ids_of
@@ -35,7 +37,16 @@ from hms.history.backups.backup_chain import (
 from hms.history.backups.backup_creation import SPARE_BYTES, no_space
 from hms.history.backups.backup_manifest import FILES, Manifest, sync_folder
 from hms.history.events import EventDecoder
-from hms.records import Identity, Record, RecordType, ranges, reserved
+from hms.records import (
+    Identity,
+    OfferEnded,
+    Record,
+    RecordType,
+    offer_ended,
+    peers,
+    ranges,
+    reserved,
+)
 from hms.records import identity as identity_record
 from hms.records.audit import NO_HASH, AuditEntry
 from hms.store.interface import SEGMENT_SHIFT
@@ -263,7 +274,8 @@ def _finish(
         journal.start(lambda: _parts(engine.dictionary()))
         first = reserved(below), identity_record(state.identity)
         audited = _audited(engine, manifest, cut, by, present_ms)
-        for record in (*first, *_seen(engine), *audited):
+        moves = _moved(engine, present_ms)
+        for record in (*first, *moves, *_seen(engine), *audited):
             journal.append(*_parts(record))
         journal.commit()
     finally:
@@ -271,6 +283,20 @@ def _finish(
     for name in ("LOCK", *(path.name for path in part.glob("*.spare"))):
         (part / name).unlink(missing_ok=True)
     return below, counts
+
+
+def _moved(engine: Engine, now_ms: int) -> Iterator[Record]:
+    """For other nodes it is a new store, as it counts its offers from there on again: their answers
+    to those numbers were for other messages. What had no answer waits here again."""
+    moves = engine.state.moves
+    if moves.life:
+        for made in moves.offers():
+            known = made.peer, made.number
+            yield offer_ended(
+                OfferEnded(*known, is_accepted=False, at_ms=now_ms, is_redelivered=True)
+            )
+        life = max(now_ms, moves.life + 1)
+        yield peers(replace(moves.memory(), life=life, incarnation=0))
 
 
 def _said(manifest: Manifest, at_ms: int) -> str:

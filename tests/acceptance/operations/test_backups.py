@@ -40,6 +40,8 @@ from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
 from hms.store.journal.store_examination import examine
 from hms.testing import nodes
+from hms.testing.nodes import TestNode
+from tests.acceptance.global_queue_rig import await_up
 from tests.support.secured import document, secured_node
 from tests.support.waiting import wait_until
 
@@ -54,6 +56,13 @@ CONFIG = {
     "node": {"N1": NODE},
     "alerts": {"backup_overdue_s": 0.2, "ship_lag_s": 0.2},
     "hms": {"queue": {"orders": {}, "late": {"redelivery_limit": 1}}},
+}
+CLUSTER = {
+    "hms": {"queue": {"orders": {"GLOBAL": "Y", "GQTHR": 1, "GQFULL": 0}}},
+    "svrgroup": {
+        "g1": {"NODENAME": "node1", "HMSINDEX": 1},
+        "g2": {"NODENAME": "node2", "HMSINDEX": 2},
+    },
 }
 FROM = "$RestoredFrom"
 NODE_UID_COLUMNS = ("offset", "event", "message_id", "destination")
@@ -497,6 +506,35 @@ def test_a_message_of_a_backup_names_it_for_as_long_as_it_is_there(tmp_path):
         consumer = session.consumer("HMS.DLQ")
         letters = [consumer.receive(timeout_s=60) for _ in range(3)]
     assert {one.message_id: one.properties.get(FROM) for one in letters} == shown
+
+
+def test_other_nodes_take_a_restored_node_for_a_new_one(tmp_path):
+    """It counts its moves from the backup on again. A node that remembered answers to the numbers
+    behind that said that it had the messages, and they were gone."""
+    first = TestNode(tmp_path, tmp_path / "store", CLUSTER, (), (), (), 2)
+    first, second = first.nodes
+    try:
+        for one in (first, second):
+            one.boot()
+        await_up(first)
+        with hms.connect(first.address) as connection, connection.session() as session:
+            command(first, "create", "--node", "node1", "--to", tmp_path / "kept")
+            session.producer("orders").send(b"before")
+        with hms.connect(second.address) as connection, connection.session() as session:
+            consumer = session.consumer("orders")
+            assert consumer.receive(timeout_s=60).body == b"before"
+            first.stop()
+            (tmp_path / "store").rename(tmp_path / "lost")
+            command(first, "restore", tmp_path / "kept", "--to", tmp_path / "store")
+            first.boot(warm=True)
+            await_up(first)
+            with hms.connect(first.address) as other, other.session() as sending:
+                sending.producer("orders").send(b"after")
+            assert consumer.receive(timeout_s=60).body == b"after"
+    finally:
+        for one in (first, second):
+            if one.is_running:
+                one.kill()
 
 
 def test_what_is_shipped_can_be_restored_up_to_its_last_round(made, tmp_path):
