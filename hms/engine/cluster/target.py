@@ -47,30 +47,93 @@ def arrive(
     state: State, source: int, store: int, said: Offer, payloads: Sequence[bytes], fx: Effects
 ) -> None:
     """An offer of a node, made by that life of its store; heard for the first time or again."""
-    if said.store != state.moves.life:
-        return  # it was meant for a store that is gone
-    peer = state.moves.peer(source)
-    if peer.store == store:
-        if said.number < peer.floor:
-            return  # a frame that was long under way: its answer has arrived
-        peer.forget_below(said.floor)
-        known = peer.decided.get(said.number)
-        if known is not None:
-            fx.must_wait = True  # the record of the answer may not be synced yet
-            fx.out.append(ToNode(source, Answer(said.number, known, "it was answered before")))
-            return
-        if len(peer.decided) >= DECIDED_MAX:
-            return
+    if said.store != state.moves.life or _is_over(state, source, store, said, fx):
+        return  # it was meant for a store that is gone, or has its answer
     forward = _forward(state, said)
+    is_of_before = forward is None and _is_of_before(state, store, said)
     fault = _why_not(state, said, forward)
+    if fault is None and is_of_before:
+        fault = _why_not_known(state, said)
     if fault is not None:
         _refuse(state, source, store, said, fault, fx)
     elif said.queue == relay_name(state.settings.node_index):
+        if is_of_before:
+            said, payloads = _renamed(state, said, payloads, fx)
         _begin(state, Arriving(state, source, store, said, payloads), fx)
     else:
         if forward is not None:
             said, payloads = _forwarded(state, forward, said, payloads, fx)
+        elif is_of_before:
+            said, payloads = _without_known(state, said, payloads)
         _take(state, source, store, said, payloads, fx)
+
+
+def _is_over(state: State, source: int, store: int, said: Offer, fx: Effects) -> bool:
+    """Whether an offer is not to be looked at again."""
+    peer = state.moves.peer(source)
+    if peer.store != store:
+        return False
+    if said.number < peer.floor:
+        return True  # a frame that was long under way: its answer has arrived
+    peer.forget_below(said.floor)
+    known = peer.decided.get(said.number)
+    if known is not None:
+        fx.must_wait = True  # the record of the answer may not be synced yet
+        fx.out.append(ToNode(source, Answer(said.number, known, "it was answered before")))
+    return known is not None or len(peer.decided) >= DECIDED_MAX
+
+
+def _is_of_before(state: State, store: int, said: Offer) -> bool:
+    """Whether a message is older than the other node's store, or than this one that was restored:
+    what was restored from a backup may have passed it on before."""
+    newest = max(store, state.moves.life if state.identity.restored_below else 0)
+    return any(one.timestamp_ms < newest for one in said.messages)
+
+
+def _why_not_known(state: State, said: Offer) -> HmsError | None:
+    """They may be out here, in a transaction; nobody can tell until that has ended."""
+    queue = state.queues.get(said.queue)
+    if queue is None or said.queue == relay_name(state.settings.node_index):
+        return None
+    if queue.line.out_count <= sum(len(consumer.out) for consumer in queue.holders):
+        return None
+    detail = "an older store may have moved it, and what is out here is not known yet"
+    return IllegalState(what=f"a message of {queue.name}", detail=detail)
+
+
+def _without_known(
+    state: State, said: Offer, payloads: Sequence[bytes]
+) -> tuple[Offer, list[bytes]]:
+    """Without messages that this node has already: the log could not tell the two apart."""
+    queue = state.queues[said.queue]
+    kept = [
+        (one, payload)
+        for one, payload in zip(said.messages, payloads, strict=True)
+        if not may_have(queue, one.id)
+    ]
+    return replace(said, messages=[one for one, _ in kept]), [payload for _, payload in kept]
+
+
+def _renamed(
+    state: State, said: Offer, payloads: Sequence[bytes], fx: Effects
+) -> tuple[Offer, list[bytes]]:
+    """Publications with ids of their own: which subscriptions have them already is not known."""
+    messages, bodies = [], []
+    for one, payload in zip(said.messages, payloads, strict=True):
+        head = _named_after(payload[: one.head_bytes], one.id)
+        messages.append(replace(one, id=state.take_ids(1, fx), head_bytes=len(head)))
+        bodies.append(head + payload[one.head_bytes :])
+    return replace(said, messages=messages), bodies
+
+
+def _named_after(data: bytes, former: int) -> bytes:
+    """The head of a message that had that id."""
+    try:
+        found = decode_head(data)
+    except MessageFormatError:
+        return data
+    node = {**found.node, "$OriginalMessageID": message_id_text(former)}
+    return encode_head(replace(found, node=node))
 
 
 def _forward(state: State, said: Offer) -> Forward | None:

@@ -295,7 +295,7 @@ def _moved(engine: Engine, now_ms: int) -> Iterator[Record]:
             yield offer_ended(
                 OfferEnded(*known, is_accepted=False, at_ms=now_ms, is_redelivered=True)
             )
-        life = max(now_ms, moves.life + 1)
+        life = max(now_ms, moves.life + 1, engine.state.now_ms + 1)  # above all times in it
         yield peers(replace(moves.memory(), life=life, incarnation=0))
 
 
