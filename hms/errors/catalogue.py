@@ -730,12 +730,10 @@ class SelectorSyntaxError(TpInvalid):
 
 
 class SubscriptionNotFound(TpNoEntry):
-    """HMS-3003: there is no durable subscription {name} on topic {destination}."""
+    """HMS-3003: there is no durable subscription {name} on {destination}."""
 
     number: ClassVar[int] = 3003
-    text: ClassVar[str] = (
-        "there is no durable subscription {name} on topic {destination}"
-    )
+    text: ClassVar[str] = "there is no durable subscription {name} on {destination}"
     cure_text: ClassVar[str] = "hms subscription list shows those that exist."
 
 

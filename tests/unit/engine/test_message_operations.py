@@ -420,6 +420,18 @@ def test_bad_input_is_refused_and_changes_nothing(rig, verb, place, arguments, e
     assert len(waiting(rig, "orders")) == 2
 
 
+@pytest.mark.parametrize(
+    ("place", "where"),
+    [("subscription:nobody", "any topic"), ("subscription:nobody@news/eu", "news/eu")],
+)
+def test_a_subscription_that_is_not_there_is_named_with_where_it_was_sought(rig, place, where):
+    """The words "on topic any topic" read like a topic of that name."""
+    with pytest.raises(SubscriptionNotFound) as caught:
+        operate(rig, "list", place)
+
+    assert f"there is no durable subscription nobody on {where}" in str(caught.value)
+
+
 def test_a_view_has_the_head_and_the_body(rig):
     """Of a large one as much as was asked for."""
     send(rig, b"0123456789", Table=5)
