@@ -8,6 +8,7 @@ from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.values import value_options
 from hms.boot.counts import counted
+from hms.errors.catalogue import SubscriptionNotFound
 
 __all__ = ["subscription", "topic"]
 
@@ -129,12 +130,14 @@ def create(
 def delete(target: Target, name: str, topic_: str, yes: bool) -> None:
     """End a durable subscription with what waits for it; counted, and in the history."""
     if not yes:
-        rows = target.administer("subscription.list")
-        held = sum(
-            row["waiting"] + row["in_flight"]
-            for row in rows
+        meant = [
+            row
+            for row in target.administer("subscription.list")
             if row["name"] == name and topic_ in ("", row["topic"])
-        )
+        ]
+        if not meant:
+            raise SubscriptionNotFound(name=name, destination=topic_ or "any topic")
+        held = sum(row["waiting"] + row["in_flight"] for row in meant)
         click.confirm(f"End {name} and discard its {held:,} messages?", abort=True, err=True)
     count = target.administer("subscription.delete", name=name, topic=topic_)
     said = {"subscription": name, "discarded": count}

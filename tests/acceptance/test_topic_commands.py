@@ -58,3 +58,5 @@ def test_an_operator_has_a_topic_put_into_a_queue_and_ends_it(node, command):
     command("subscription", "delete", "scores", "--yes")
     assert command("subscription", "list") == []
     assert "HMS-3003" in command("subscription", "delete", "scores", "--yes", is_refused=True)
+    said = command("subscription", "delete", "scores", is_refused=True)
+    assert ("HMS-3003" in said, "discard" in said) == (True, False), said
