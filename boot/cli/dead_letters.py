@@ -28,6 +28,7 @@ MORE = ("$DeadTime", "$DeadCount", "$ReturnCount")
 COLUMNS = ("id", "queue", "reason", "origin", "at", "text")
 _ALL_AT_ONCE = 1 << 30
 CHUNKS_A_SECOND = 4
+_GROUPS = ("reason", "origin", "hour", "queue")
 _HOUR = len("2026-01-01T00")
 
 
@@ -122,14 +123,31 @@ def _row(queue: str, row: dict[str, Any]) -> dict[str, Any]:
 @target_options
 @table_options
 @_letter_options
-def list_(target: Target, queue: str, **chosen: Any) -> None:
+@click.option("--by", type=click.Choice(_GROUPS), help="Those of one stand together, most first.")
+def list_(target: Target, queue: str, by: str | None, **chosen: Any) -> None:
     """Each dead letter with its reason and origin; 1,000 of each queue unless limited."""
     with target.connection() as connection:
         rows = list(_rows(connection, queue, _asked(chosen)))
     for name, shown in Counter(row["queue"] for row in rows).items():
         tell_of_more(f"queue:{name}", shown, chosen["limit"])
     empty = "there is no such dead letter"
-    show_table(target, rows, empty=empty, columns=COLUMNS, times=("at",))
+    columns = COLUMNS if by is None else (by, *(name for name in COLUMNS if name != by))
+    show_table(target, _together(rows, by), empty=empty, columns=columns, times=("at",))
+
+
+def _together(rows: list[dict[str, Any]], by: str | None) -> list[dict[str, Any]]:
+    """In the order of count --by; those of one reason, origin, hour or queue as they were."""
+    if by is None:
+        return rows
+    grouped: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        value = _group(row, by)
+        grouped.setdefault(value, []).append({by: value, **row})
+    return [row for group in sorted(grouped.values(), key=len, reverse=True) for row in group]
+
+
+def _group(row: dict[str, Any], by: str) -> Any:
+    return written_time(row["at"])[:_HOUR] if by == "hour" else row[by]
 
 
 @dlq.command()
@@ -149,16 +167,14 @@ def show(target: Target, message_id: str) -> None:
 @target_options
 @table_options
 @_letter_options
-@click.option("--by", type=click.Choice(["reason", "origin", "hour", "queue"]), default="queue")
+@click.option("--by", type=click.Choice(_GROUPS), default="queue")
 def count(target: Target, queue: str, by: str, **chosen: Any) -> None:
     """How many there are, by reason, origin, hour or queue."""
     asked = _asked(chosen)
     asked["limit"] = asked["limit"] or _ALL_AT_ONCE
     with target.connection() as connection:
         rows = _rows(connection, queue, asked)
-        counted = Counter(
-            written_time(row["at"])[:_HOUR] if by == "hour" else row[by] for row in rows
-        )
+        counted = Counter(_group(row, by) for row in rows)
     found = [{by: name, "count": number} for name, number in counted.most_common()]
     show_table(target, found, empty="there is no such dead letter")
 

@@ -371,6 +371,11 @@ def test_dead_letters_are_counted_and_go_back_without_a_program(node, command):
     assert command("dlq", "count", "--by", "origin") == [{"origin": "queue:orders", "count": 3}]
     listed = command("dlq", "list", "--reason", "REJECTED", "--origin", "queue:orders")
     assert {row["id"] for row in listed} == {*ids}
+    by_hour = command("dlq", "list", "--by", "hour")
+    assert {row["hour"]: row["at"][:13] for row in by_hour} == {
+        row["hour"]: row["hour"] for row in command("dlq", "count", "--by", "hour")
+    }
+    assert {row["id"] for row in by_hour} == {*ids}
     assert command("dlq", "show", ids[0])["attempts"] == 1
     assert "--all" in command("dlq", "return", code=2)
     assert command("dlq", "return", "--all", "--dry-run")["would_be_returned"] == 3

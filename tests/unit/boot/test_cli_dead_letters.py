@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from hms.boot.cli import main
+from hms.boot.cli.dead_letters import _together
 from hms.boot.cli.messages import confirm
 
 
@@ -49,3 +50,19 @@ def test_nobody_is_asked_about_nothing(monkeypatch, count, is_asked):
     confirm("return", lambda: SimpleNamespace(count=count, ids=["1", "2"][:count]), is_sure=False)
 
     assert bool(asked) == is_asked
+
+
+def test_letters_of_one_group_stand_together_the_largest_first():
+    """In a list by time a wave of one reason hides between the letters of others."""
+    reasons = ("EXPIRED", "REJECTED", "EXPIRED", "REJECTED", "QUEUE_FULL", "REJECTED")
+    hours = (0, 0, 1, 0, 0, 2)
+    rows = [
+        {"id": number, "reason": reason, "at": 1_800_000_000_000 + hour * 3_600_000}
+        for number, (reason, hour) in enumerate(zip(reasons, hours, strict=True))
+    ]
+
+    assert [row["id"] for row in _together(rows, None)] == [0, 1, 2, 3, 4, 5]
+    assert [row["id"] for row in _together(rows, "reason")] == [1, 3, 5, 0, 2, 4]
+    by_hour = _together(rows, "hour")
+    assert [row["id"] for row in by_hour] == [0, 1, 3, 4, 2, 5]
+    assert len({row["hour"] for row in by_hour}) == 3
