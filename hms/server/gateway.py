@@ -243,8 +243,8 @@ class Gateway:
         return None if peer is None else peer.who
 
     def about(self, peer_key: PeerKey) -> dict[str, Any]:
-        """Where a peer comes from, how long it has been silent, and what waits to be read by it.
-        From any thread."""
+        """Where a peer comes from, how long it has been silent, what it was sent since it came,
+        and what waits to be read by it. From any thread."""
         peer = self._peers.find(peer_key)
         if peer is None:
             return {}
@@ -254,6 +254,7 @@ class Gateway:
             "uid": -1 if who is None else who.uid,
             "listener": "" if who is None else who.listener,
             "idle_s": round(max(0.0, self._clock() - peer.heard_at), 1),
+            "bytes_out": peer.sent_bytes,
             "pending_bytes": peer.pending_bytes,
         }
 

@@ -172,6 +172,7 @@ def _describe_session(session: Session) -> dict[str, Any]:
         "ack_mode": session.ack_mode,
         "consumers": sum(not c.has_left for c in session.consumers),
         "in_flight": sum(len(c.out) for c in session.consumers),
+        "has_open_transaction": session.is_transacted and session.work.is_any,
     }
 
 

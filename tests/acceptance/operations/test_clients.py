@@ -118,3 +118,32 @@ def test_consumers_and_producers_are_listed_with_their_clients(node, command):
         assert command("client", "list", "--address", "10.0.0.0/8") == []
         assert command("client", "list", "--idle-for", "1d") == []
         assert command("client", "list", "--sort", "nothing", code=2)
+
+
+def test_the_lists_tell_of_open_transactions_and_of_bytes_that_went_out(node, command):
+    """Who keeps a transaction open is found by its session; who is sent the most, by its bytes."""
+
+    def client():
+        (row,) = command("client", "list", "--client-name", "till")
+        return row
+
+    def is_open():
+        (mine,) = (one for one in command("session", "list") if one["client_id"] == "till")
+        return mine["has_open_transaction"]
+
+    with (
+        hms.connect(node.address, client_name="till", client_id="till") as connection,
+        connection.session(transacted=True) as session,
+    ):
+        session.send("orders", bytes(100_000))
+        session.commit()
+        assert not is_open()
+        before = client()["bytes_out"]
+        assert session.consumer("orders").receive(WAIT_S) is not None
+
+        assert client()["bytes_out"] - before >= 100_000
+        session.send("orders", bytes(1_000_000))
+        wait_until(lambda: client()["open_transactions"] == 1, WAIT_S)
+        assert is_open()
+        session.commit()
+        assert not is_open()
