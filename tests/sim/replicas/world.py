@@ -1101,6 +1101,8 @@ class World:
             other = self.processes.get(link.member.name)
             if link.applied is None or other is None or link.member.start != other.start:
                 continue
+            if not other.leadership._is_known:  # of a copy that went back; it is about to hear so
+                continue
             self.applied_known += link.applied > NOTHING
             if link.applied > other.applies.place:
                 self.fault(f"{other.name} has applied {other.applies.place}, not {link.applied}")
