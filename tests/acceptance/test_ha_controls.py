@@ -80,6 +80,12 @@ def test_what_one_of_three_has_alone_is_lost_where_it_is_confirmed(tmp_path, mis
         assert lost(group, confirmed) == (set(BODIES) if mistake else set())
 
 
+def lag_bytes(group, name):
+    """How much a copy lacks, as the one that leads has it."""
+    rows = group.said()["replicas"]
+    return next((row["lag_bytes"] for row in rows if row["replica"] == name), None)
+
+
 def is_confirmed(future):
     """So far."""
     return future.done() and future.exception(0) is None
@@ -97,6 +103,7 @@ def test_a_copy_that_was_away_loses_what_it_lacks_where_it_leads_without_promise
         with connect(*group.nodes.values()) as connection:
             producer = connection.session().producer("orders")
             producer.send(b"everywhere")
+            wait_until(lambda: lag_bytes(group, late) == 0, WAIT_S)  # two are enough to confirm
             group.lose_power([late])
             for body in BODIES:
                 producer.send(body)
