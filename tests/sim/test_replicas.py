@@ -15,6 +15,7 @@ from hms.server.replicas.log_copy import LogCopy
 from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file, segment_numbers
 from tests.sim.replicas import hostile
 from tests.sim.replicas.world import FOLDER, LEASE_S, LOG, World
+from tests.support.effort import tries
 
 WORLDS = 400 if os.environ.get("HMS_HA") == "full" else 3
 FULL = (2, 3, 5)
@@ -86,14 +87,14 @@ def test_an_asynchronous_copy_counts_never_and_loses_nothing():
 def test_a_group_goes_on_when_two_of_its_machines_have_new_disks():
     """Also where every copy confirms: no change of one member alone has enough whole copies. The
     others live, or everybody begins anew."""
-    replaced = 0
-    for number in range(24):
+    replaced, count = 0, tries(24)
+    for number in range(count):
         world = World(9001 + number, 3 + number % 3, confirm="ALL" if number % 2 == 0 else "")
         assert world.run(1000) == []
         replaced += world.replace_two(at_once=number % 4 > 1)
         assert world.run(1000) == [], f"seed {9001 + number}"
 
-    assert replaced > 20
+    assert replaced > 0.8 * count
 
 
 def test_what_once_kept_a_group_from_going_on_does_not():

@@ -41,9 +41,10 @@ from hms.store.journal.format import (
 from hms.store.journal.segment_walk import segment_file
 from hms.testing.ports import free_port
 from hms.wire.record_runs import crc32
+from tests.support.effort import tries
 from tests.support.waiting import wait_until
 
-RUNS = 200 if os.environ.get("HMS_HA") == "full" else 4
+RUNS = 200 if os.environ.get("HMS_HA") == "full" else tries(4) + 1
 LOG = "ab" * 16
 WORKERS, BATCHES = 3, 40
 SEGMENT_BYTES = 1 << 20
